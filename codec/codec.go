@@ -111,13 +111,16 @@ func Member(object []byte, name string) (value json.RawMessage, ok bool) {
 }
 
 // Marshal returns v as JSON text without line breaks. An error is an [*Error].
-func Marshal(v Encoder) ([]byte, error) {
+func Marshal(v Encoder) ([]byte, error) { return MarshalFunc(v.EncodeJSON) }
+
+// MarshalFunc is like [Marshal], but encodes by calling write, which writes one JSON value.
+func MarshalFunc(write func(w *wire.Writer)) ([]byte, error) {
 	w := writers.Get().(*scratchWriter)
 	if w.scratch == nil {
 		w.scratch = make([]byte, 0, 512) // room for most messages
 	}
 	w.Reset(w.scratch[:0])
-	v.EncodeJSON(w.Writer)
+	write(w.Writer)
 	var text []byte
 	err := writeFailure(w.Writer)
 	if err == nil {

@@ -57,7 +57,8 @@ type Client struct {
 
 	opened  chan struct{} // closed when session is set
 	session *session.Session
-	plain   *session.Caller // of tools/call without options, in revisions without sessions
+	// Callers without options, and calls that of tools/call.
+	requests, calls jsonrpc.Caller
 }
 
 // Connect connects to the server at the other end of conn and returns once the handshake is
@@ -119,7 +120,10 @@ func (c *Client) connect(ctx context.Context, conn transport.Conn) (*Client, err
 		return nil, err
 	}
 	c.session = s
-	c.plain = s.With(session.OnLate(c.cancelLate))
+	c.requests, c.calls = caller{c, s}, waiting{caller{c, s}}
+	if s.Modern() {
+		c.calls = waiting{caller{c, s.With(session.OnLate(c.cancelLate))}}
+	}
 	c.listener = follow.New(s, c.fetchedList, c.log)
 	c.taskListener = follow.New(s, func(string) bool { return false }, c.log)
 	close(c.opened)
@@ -306,8 +310,10 @@ func (c *Client) to(opts ...session.Option) mcp.ToServer {
 // requests.
 func (c *Client) addLogLevel(next session.Sender) session.Sender {
 	return func(ctx context.Context, call *session.Call) (json.RawMessage, error) {
-		if level := c.serverState.logLevel(); level != nil && !call.Notification && call.Session.Modern() {
-			call.SetMeta(modern.MetaLogLevel, codec.StringScalar(string(*level)))
+		if !call.Notification && call.Session.Modern() {
+			if level := c.serverState.logLevel(); level != nil {
+				call.SetMeta(modern.MetaLogLevel, codec.StringScalar(string(*level)))
+			}
 		}
 		return next(ctx, call)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -39,10 +40,11 @@ type list[T any] struct {
 	fetched atomic.Bool // a page was requested
 
 	mu       sync.Mutex
-	changes  uint64 // number of changes reported
-	sessions uint64 // number of sessions replaced
-	cached   []*T   // the complete list as fetched last; nil if not cached
-	fresh    bool   // no change was reported since cached was fetched
+	changes  uint64        // number of changes reported
+	sessions uint64        // number of sessions replaced
+	cached   []*T          // the complete list as fetched last; nil if not cached
+	byKey    map[string]*T // the first item of each key in cached; nil before it is used
+	fresh    bool          // no change was reported since cached was fetched
 }
 
 // init sets how the list is fetched.
@@ -150,9 +152,9 @@ func (l *list[T]) pages(ctx context.Context, changes uint64, yield func(*T, erro
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !cacheable {
-		l.cached, l.fresh = nil, false
+		l.cached, l.byKey, l.fresh = nil, nil, false
 	} else if l.changes == changes {
-		l.cached, l.fresh = cached, true
+		l.cached, l.byKey, l.fresh = cached, nil, true
 		if l.onCache != nil {
 			l.onCache()
 		}
@@ -172,20 +174,19 @@ func (c *counter) Call(ctx context.Context, method string, params codec.Encoder)
 	return result, err
 }
 
-// find returns the first item for which match returns true. It uses the cache if the list is fresh
-// and has such an item. Otherwise it fetches the list. It fails with ErrUnknown if there is no such
-// item.
-func (l *list[T]) find(ctx context.Context, match func(*T) bool) (*T, error) {
+// find returns the first item with a key. It uses the cache if the list is fresh and has such an
+// item. Otherwise it fetches the list. It fails with ErrUnknown if there is no such item.
+func (l *list[T]) find(ctx context.Context, key string) (*T, error) {
 	l.mu.Lock()
 	changes := l.changes
 	l.mu.Unlock()
-	if item := l.cachedItem(match); item != nil && !l.c.session.Modern() {
+	if item := l.cachedItem(key); item != nil && !l.c.session.Modern() {
 		return item, nil
 	}
 	var found *T
 	var failed error
 	l.pages(ctx, changes, func(item *T, err error) bool {
-		if failed = err; err == nil && found == nil && match(item) {
+		if failed = err; err == nil && found == nil && l.key(item) == key {
 			found = item
 		}
 		return err == nil
@@ -196,20 +197,21 @@ func (l *list[T]) find(ctx context.Context, match func(*T) bool) (*T, error) {
 	return found, failed
 }
 
-// cachedItem returns the first cached item for which match returns true. It returns nil if there is
-// none or if the cache is not fresh.
-func (l *list[T]) cachedItem(match func(*T) bool) *T {
+// cachedItem returns the first cached item with a key. It returns nil if there is none or if the
+// cache is not fresh.
+func (l *list[T]) cachedItem(key string) *T {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.fresh {
 		return nil
 	}
-	for _, item := range l.cached {
-		if match(item) {
-			return item
+	if l.byKey == nil {
+		l.byKey = make(map[string]*T, len(l.cached))
+		for _, item := range slices.Backward(l.cached) {
+			l.byKey[l.key(item)] = item
 		}
 	}
-	return nil
+	return l.byKey[key]
 }
 
 // Tools iterates over the tools of the server and fetches pages on demand (MCP tools, "Listing
@@ -250,7 +252,7 @@ func (c *Client) Prompts(ctx context.Context) iter.Seq2[*mcp.Prompt, error] {
 // server does not announce changes, the cached list is never outdated. In revisions without
 // sessions the server says how long it is valid.
 func (c *Client) Tool(ctx context.Context, name string) (*mcp.Tool, error) {
-	tool, err := c.tools.find(ctx, func(t *mcp.Tool) bool { return t.Name == name })
+	tool, err := c.tools.find(ctx, name)
 	if err != nil {
 		return nil, fmt.Errorf("tool %q: %w", name, err)
 	}

@@ -136,7 +136,7 @@ func (c *Client) checkOutput(ctx context.Context, name string, result *mcp.CallT
 
 // cachedTool returns the cached description of a tool, or nil.
 func (c *Client) cachedTool(name string) *mcp.Tool {
-	return c.tools.cachedItem(func(t *mcp.Tool) bool { return t.Name == name })
+	return c.tools.cachedItem(name)
 }
 
 // faults returns the faults of a result under the output schema of its tool, or "". The error is

@@ -46,9 +46,9 @@ type caller struct {
 }
 
 // caller returns a caller with options for the session.
-func (c *Client) caller(opts ...session.Option) caller {
+func (c *Client) caller(opts ...session.Option) jsonrpc.Caller {
 	if len(opts) == 0 {
-		return caller{c, c.session}
+		return c.requests
 	}
 	return caller{c, c.session.With(opts...)}
 }
@@ -65,14 +65,14 @@ func (k caller) Call(ctx context.Context, method string, params codec.Encoder) (
 type waiting struct{ caller }
 
 // waiting returns a caller of tools/call with options for the session.
-func (c *Client) waiting(opts ...session.Option) waiting {
-	switch {
-	case !c.session.Modern():
-		return waiting{c.caller(opts...)}
-	case len(opts) == 0:
-		return waiting{caller{c, c.plain}}
+func (c *Client) waiting(opts ...session.Option) jsonrpc.Caller {
+	if len(opts) == 0 {
+		return c.calls
 	}
-	return waiting{c.caller(append(opts, session.OnLate(c.cancelLate))...)}
+	if c.session.Modern() {
+		opts = append(opts, session.OnLate(c.cancelLate))
+	}
+	return waiting{caller{c, c.session.With(opts...)}}
 }
 
 // Call implements [jsonrpc.Caller].

@@ -87,11 +87,10 @@ func Meta(name string, v any) CallOption {
 // tool marks with x-mcp-header in header fields. If the server rejects these, CallTool fetches the
 // list of tools and calls the tool once more.
 func (c *Client) CallTool(ctx context.Context, name string, arguments any, opts ...CallOption) (*mcp.CallToolResult, error) {
-	p, err := toolParams(name, arguments)
-	if err != nil {
+	k := new(call)
+	if err := toolParams(&k.params, name, arguments); err != nil {
 		return nil, err
 	}
-	k := &call{params: p}
 	for _, o := range opts {
 		o(k)
 	}
@@ -115,11 +114,11 @@ func (c *Client) CallTool(ctx context.Context, name string, arguments any, opts 
 	return c.callAs(ctx, k, !must)
 }
 
-// toolParams returns the params of a call.
-func toolParams(name string, arguments any) (p mcp.CallToolRequestParams, err error) {
+// toolParams sets the params of a call.
+func toolParams(p *mcp.CallToolRequestParams, name string, arguments any) (err error) {
 	p.Name = name
 	if arguments == nil {
-		return p, nil
+		return nil
 	}
 	var text []byte
 	if raw, ok := arguments.(json.RawMessage); ok {
@@ -128,13 +127,13 @@ func toolParams(name string, arguments any) (p mcp.CallToolRequestParams, err er
 		text, err = codec.Marshal(value.Of(arguments))
 	}
 	if err != nil {
-		return p, fmt.Errorf("client: arguments of tool %q: %w", name, err)
+		return fmt.Errorf("client: arguments of tool %q: %w", name, err)
 	}
 	if len(text) == 0 || text[0] != '{' {
-		return p, fmt.Errorf("client: arguments of tool %q: %T is not a JSON object", name, arguments)
+		return fmt.Errorf("client: arguments of tool %q: %T is not a JSON object", name, arguments)
 	}
 	p.Arguments = text
-	return p, nil
+	return nil
 }
 
 // runsToolTasks reports whether the server supports tasks for tools.
@@ -257,12 +256,12 @@ type ToolHandle = requestor.Handle[*mcp.CallToolResult]
 // responds to input requests until then, as CallTool does. The id of the handle is "" if the server
 // has returned the result.
 func (c *Client) StartTool(ctx context.Context, name string, arguments any, opts ...requestor.Option) (*ToolHandle, error) {
-	p, err := toolParams(name, arguments)
-	if err != nil {
+	var p mcp.CallToolRequestParams
+	if err := toolParams(&p, name, arguments); err != nil {
 		return nil, err
 	}
 	if c.session.Modern() {
-		opts = append([]requestor.Option{requestor.Via(func(opts ...session.Option) jsonrpc.Caller { return c.caller(opts...) })}, opts...)
+		opts = append([]requestor.Option{requestor.Via(c.caller)}, opts...)
 		return withHeaders(c, ctx, &p, func(ctx context.Context) (*ToolHandle, error) {
 			return c.tasks.CallTool(ctx, c.session, &p, opts...)
 		})

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"sync"
@@ -130,7 +129,12 @@ func latest() mcp.Revision { return session.Revisions()[0] }
 
 // revision returns the revision of a request. That of a task from an older version of this module
 // is unknown: it is the newest one of sessions.
-func revision(req *session.Request) mcp.Revision { return cmp.Or(req.Revision(), latest()) }
+func revision(req *session.Request) mcp.Revision {
+	if rev := req.Revision(); rev != "" {
+		return rev
+	}
+	return latest()
+}
 
 // servesModern reports whether handler serves requests of a method that only modern revisions have.
 func servesModern(method string) bool {

@@ -1,11 +1,11 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 )
@@ -77,7 +77,7 @@ func (x *set[T]) find(key string) (e *entry[T], ok bool) {
 	return list[i], true
 }
 
-func compareKey[T feature](e *entry[T], key string) int { return cmp.Compare(e.key, key) }
+func compareKey[T feature](e *entry[T], key string) int { return strings.Compare(e.key, key) }
 
 // after returns the enabled features after a key that are visible to a call, at most limit of them,
 // and whether there are more. It fails when the context of the call ends.

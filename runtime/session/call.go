@@ -299,7 +299,7 @@ func (s *Session) exchange(ctx context.Context, call *Call, e exchange) (json.Ra
 		clock, err = s.writeWithin(ctx, timeout, out)
 	}
 	if err != nil {
-		s.calls.remove(id)
+		s.calls.remove(p)
 		return nil, err
 	}
 	if e.related != nil && e.related.state != nil {
@@ -419,7 +419,7 @@ func (s *Session) callLate(late lateFunc, a answer) {
 // answered delivers an answer to the pending call. It returns false, and drops the answer, if the
 // call has returned.
 func (s *Session) answered(id jsonrpc.ID, a answer) (ok bool) {
-	if s.calls.deliver(id, a) || s.calls.deliver(jsonrpc.CanonicalID(id), a) {
+	if s.calls.deliver(s.calls.number(id), a) {
 		return true
 	}
 	if s.cfg.Logger.Enabled(s.life.ctx, slog.LevelDebug) {
@@ -449,12 +449,12 @@ const cancelGrace = 100 * time.Millisecond
 func (s *Session) giveUp(ctx context.Context, call *Call, id jsonrpc.ID, p *pending, cause error) error {
 	open, dropped := false, jsonrpc.ID{}
 	if late := call.opts.late; late != nil {
-		if open, dropped = s.calls.awaitLate(id, p, late); !open {
+		if open, dropped = s.calls.awaitLate(p, late); !open {
 			go func() { s.callLate(late, <-p.answer) }() // ends when late returns
 		}
 		s.forget(dropped)
 	} else {
-		open = s.calls.remove(id)
+		open = s.calls.remove(p)
 	}
 	if open {
 		s.tellCancelled(ctx, call, id, cause)

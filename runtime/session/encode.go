@@ -19,7 +19,7 @@ var errResult = errors.New("the result is not an object")
 // empty object if that is nil. ok reports whether the answer is a result.
 func encodeAnswer(id jsonrpc.ID, result codec.Encoder, err error) (text []byte, ok bool, encodeErr error) {
 	if err == nil {
-		text, encodeErr = boundary.Marshal(encoderFunc(func(w *wire.Writer) {
+		text, encodeErr = boundary.MarshalFunc(func(w *wire.Writer) {
 			w.Begin()
 			w.Key(`,"jsonrpc":`)
 			w.Lit(`"2.0"`)
@@ -32,7 +32,7 @@ func encodeAnswer(id jsonrpc.ID, result codec.Encoder, err error) (text []byte, 
 				writeObject(w, "result", result, errResult)
 			}
 			w.End()
-		}))
+		})
 		return text, encodeErr == nil, encodeErr
 	}
 	message := jsonrpc.NewErrorResponse(id, boundary.WireError(err))
@@ -102,14 +102,14 @@ func encodeCall(id jsonrpc.ID, method string, params codec.Encoder, meta []metaM
 		}
 		params = Raw(raw)
 	}
-	text, err = boundary.Marshal(encoderFunc(func(w *wire.Writer) {
+	text, err = boundary.MarshalFunc(func(w *wire.Writer) {
 		beginCall(w, id, method)
 		if params != nil {
 			w.Key(`,"params":`)
 			writeObject(w, "params", params, jsonrpc.ErrParams)
 		}
 		w.End()
-	}))
+	})
 	return text, nil, err
 }
 

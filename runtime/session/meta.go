@@ -39,7 +39,7 @@ func addMeta(object json.RawMessage, add []metaMember) (json.RawMessage, error) 
 	if err := codec.Valid(object, codec.AllowSize(object)...); err != nil {
 		return nil, err
 	}
-	return boundary.Marshal(encoderFunc(func(w *wire.Writer) {
+	return boundary.MarshalFunc(func(w *wire.Writer) {
 		found := false
 		w.Begin()
 		err := codec.ReadPart(object, func(r *wire.Reader) {
@@ -61,7 +61,7 @@ func addMeta(object json.RawMessage, add []metaMember) (json.RawMessage, error) 
 		}
 		w.End()
 		w.Fail("", err)
-	}))
+	})
 }
 
 // writeMeta writes the next object of r, or an empty one if r is nil, with members added or
@@ -94,7 +94,3 @@ func replaced(add []metaMember, name string) bool {
 	return false
 }
 
-// encoderFunc makes a codec.Encoder of a function.
-type encoderFunc func(w *wire.Writer)
-
-func (f encoderFunc) EncodeJSON(w *wire.Writer) { f(w) }

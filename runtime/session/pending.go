@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,6 +28,7 @@ type pending struct {
 	timer  *time.Timer // nil before the first start; stopped while the request is unused
 	late   lateFunc    // nil until the call has returned; guarded by calls.mu
 
+	number  int64  // of its id; guarded by calls.mu
 	session uint32 // number of the session it was sent in; see reopening
 }
 
@@ -55,11 +57,35 @@ type calls struct {
 	mu        sync.Mutex
 	closed    error // the error of add after close; nil before
 	draining  bool  // add accepts only requests with inside set
-	lastID    int64
-	byID      map[jsonrpc.ID]*pending
-	lateCount int // of byID, the calls that have returned
-	// Ids of the returned calls, the oldest first. It may include calls that were answered.
-	late []jsonrpc.ID
+	last      int64
+	open      map[int64]*pending // by the number of the id
+	lateCount int                // of open, the calls that have returned
+	// Numbers of the returned calls, the oldest first. It may include calls that were answered.
+	late []int64
+}
+
+// id returns the id of the request with a number.
+func (c *calls) id(number int64) jsonrpc.ID {
+	if c.idPrefix != "" {
+		return codec.StringScalar(c.idPrefix + strconv.FormatInt(number, 10))
+	}
+	return codec.IntScalar(number)
+}
+
+// number returns the number of the request that a peer answers, or 0 if no request has the id. Some
+// peers answer request 1 with id 1.0, which JSON-RPC calls the same value.
+func (c *calls) number(id jsonrpc.ID) int64 {
+	if c.idPrefix == "" {
+		number, _ := id.Int()
+		return number
+	}
+	text, _ := id.Text()
+	digits, _ := strings.CutPrefix(text, c.idPrefix)
+	number, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || c.id(number) != id {
+		return 0
+	}
+	return number
 }
 
 // add adds a request and returns its id. inside is true for a request that belongs to a request of
@@ -79,38 +105,34 @@ func (c *calls) add(inside bool, session uint32) (jsonrpc.ID, *pending, error) {
 	if !ok {
 		p = &pending{answer: make(chan answer, 1)}
 	}
-	p.session = session
-	c.lastID++
-	id := codec.IntScalar(c.lastID)
-	if c.idPrefix != "" {
-		id = codec.StringScalar(c.idPrefix + strconv.FormatInt(c.lastID, 10))
-	}
-	c.byID[id] = p
+	c.last++
+	p.number, p.session = c.last, session
+	c.open[p.number] = p
 	c.activity.begin()
-	return id, p, nil
+	return c.id(p.number), p, nil
 }
 
 // remove removes a request. It returns false if the request has been answered, or is about to be.
-func (c *calls) remove(id jsonrpc.ID) bool {
+func (c *calls) remove(p *pending) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.byID[id] == nil {
+	if c.open[p.number] != p {
 		return false
 	}
-	delete(c.byID, id)
+	delete(c.open, p.number)
 	c.activity.end()
 	return true
 }
 
-// deliver answers a request. It returns false if there is none with that id.
-func (c *calls) deliver(id jsonrpc.ID, a answer) bool {
+// deliver answers a request. It returns false if there is none with that number.
+func (c *calls) deliver(number int64, a answer) bool {
 	c.mu.Lock()
-	p := c.byID[id]
+	p := c.open[number]
 	if p == nil {
 		c.mu.Unlock()
 		return false
 	}
-	delete(c.byID, id)
+	delete(c.open, number)
 	if p.late != nil {
 		c.lateCount--
 		c.deliverLate(p.late, a)
@@ -126,23 +148,23 @@ func (c *calls) deliver(id jsonrpc.ID, a answer) bool {
 // awaitLate makes late receive the answer to a request whose call returns without it. open is false
 // if the answer is in p already, or about to be: then the caller must pass it on. If more than
 // maxLate calls wait, the oldest one ends with ErrTimeout, and dropped is its id.
-func (c *calls) awaitLate(id jsonrpc.ID, p *pending, late lateFunc) (open bool, dropped jsonrpc.ID) {
+func (c *calls) awaitLate(p *pending, late lateFunc) (open bool, dropped jsonrpc.ID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.byID[id] != p {
+	if c.open[p.number] != p {
 		return false, jsonrpc.ID{}
 	}
 	p.late = late
 	c.lateCount++
 	c.activity.end()
-	c.late = append(c.late, id)
+	c.late = append(c.late, p.number)
 	if c.lateCount > maxLate || len(c.late) > 2*maxLate {
-		c.late = slices.DeleteFunc(c.late, func(id jsonrpc.ID) bool { return c.byID[id] == nil })
+		c.late = slices.DeleteFunc(c.late, func(number int64) bool { return c.open[number] == nil })
 	}
 	if c.lateCount > maxLate {
-		dropped = c.late[0]
-		oldest := c.byID[dropped]
-		delete(c.byID, dropped)
+		oldest := c.open[c.late[0]]
+		dropped = c.id(oldest.number)
+		delete(c.open, oldest.number)
 		c.late = c.late[1:]
 		c.lateCount--
 		c.deliverLate(oldest.late, answer{err: ErrTimeout})
@@ -153,15 +175,15 @@ func (c *calls) awaitLate(id jsonrpc.ID, p *pending, late lateFunc) (open bool, 
 // lose fails the open requests of a lost session and of earlier ones with err.
 func (c *calls) lose(session uint32, err error) {
 	c.mu.Lock()
-	var ids []jsonrpc.ID
-	for id, p := range c.byID {
+	var lost []int64
+	for number, p := range c.open {
 		if p.session <= session {
-			ids = append(ids, id)
+			lost = append(lost, number)
 		}
 	}
 	c.mu.Unlock()
-	for _, id := range ids {
-		c.deliver(id, answer{err: err})
+	for _, number := range lost {
+		c.deliver(number, answer{err: err})
 	}
 }
 
@@ -177,7 +199,7 @@ func (c *calls) close(err, later error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = later
-	for _, p := range c.byID {
+	for _, p := range c.open {
 		if p.late != nil {
 			c.deliverLate(p.late, answer{err: err})
 			continue
@@ -185,5 +207,5 @@ func (c *calls) close(err, later error) {
 		c.activity.end()
 		p.answer <- answer{err: err} // the channel is empty
 	}
-	c.byID, c.late, c.lateCount = map[jsonrpc.ID]*pending{}, nil, 0
+	c.open, c.late, c.lateCount = map[int64]*pending{}, nil, 0
 }

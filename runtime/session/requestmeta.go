@@ -42,7 +42,7 @@ func newRequestMeta(revision mcp.Revision, client *mcp.InitializeRequestParams) 
 		}
 		m.members[i].value = Raw(raw)
 	}
-	text, err := boundary.Marshal(encoderFunc(func(w *wire.Writer) { writeMeta(w, nil, m.members) }))
+	text, err := boundary.MarshalFunc(func(w *wire.Writer) { writeMeta(w, nil, m.members) })
 	if err != nil {
 		return nil, err
 	}
@@ -70,13 +70,13 @@ func (m *requestMeta) encode(id jsonrpc.ID, method string, params codec.Encoder,
 	}
 	var from int
 	var ok bool
-	text, err := boundary.Marshal(encoderFunc(func(w *wire.Writer) {
+	text, err := boundary.MarshalFunc(func(w *wire.Writer) {
 		beginCall(w, id, method)
 		w.Key(`,"params":`)
 		from = len(w.Bytes())
 		ok = m.insert(w, params, own)
 		w.End()
-	}))
+	})
 	if !ok || err != nil {
 		return nil, nil
 	}

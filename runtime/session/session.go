@@ -75,7 +75,7 @@ func newSession(conn transport.Conn, role Role, cfg *Config) *Session {
 		handshake: newHandshake(role),
 		trackers:  newTrackers(),
 	}
-	s.calls = calls{activity: &s.activity, idPrefix: s.cfg.IDPrefix, byID: map[jsonrpc.ID]*pending{}, deliverLate: func(late lateFunc, a answer) {
+	s.calls = calls{activity: &s.activity, idPrefix: s.cfg.IDPrefix, open: map[int64]*pending{}, deliverLate: func(late lateFunc, a answer) {
 		s.life.work.Add(1)
 		go func() { // ends when late returns
 			defer s.life.exit()

@@ -28,6 +28,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
 // Panic is a recovered panic as an error. Its text stays on this side: [WireError] does not send
@@ -65,6 +66,13 @@ func Run(f func() error) (err error) {
 func Marshal(v codec.Encoder) (text []byte, err error) {
 	defer Catch(&err)
 	return codec.Marshal(v)
+}
+
+// MarshalFunc is [Marshal] for a function that writes a JSON value. It returns a panic of write as
+// an error.
+func MarshalFunc(write func(w *wire.Writer)) (text []byte, err error) {
+	defer Catch(&err)
+	return codec.MarshalFunc(write)
 }
 
 // Report logs event with the panic's value and stack if err is a [*Panic] or [ErrGoexit], and

@@ -414,7 +414,7 @@ func (f *follower) findEnd(ctx context.Context) error {
 
 // updateParams returns the params of tasks/update with one response.
 func updateParams(id, key string, response json.RawMessage) json.RawMessage {
-	text, _ := codec.Marshal(encoderFunc(func(w *wire.Writer) { // the response was encoded before
+	text, _ := codec.MarshalFunc(func(w *wire.Writer) { // the response was encoded before
 		w.Begin()
 		w.KeyText(`,"taskId":"`, id)
 		w.Key(`,"inputResponses":`)
@@ -423,14 +423,9 @@ func updateParams(id, key string, response json.RawMessage) json.RawMessage {
 		w.Raw(response)
 		w.End()
 		w.End()
-	}))
+	})
 	return text
 }
-
-type encoderFunc func(w *wire.Writer)
-
-// EncodeJSON implements [codec.Encoder].
-func (f encoderFunc) EncodeJSON(w *wire.Writer) { f(w) }
 
 // failures counts consecutive failures of a request about a task.
 type failures struct {
