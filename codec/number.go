@@ -13,6 +13,9 @@ type Number string
 // Int returns the number as an int64; ok is false if it is not an integer, out of range, or no
 // number at all. 6e4 is an integer.
 func (n Number) Int() (v int64, ok bool) {
+	if v, ok := n.plainInt(); ok {
+		return v, true
+	}
 	text, digits, ok := n.scan()
 	if !ok {
 		return 0, false
@@ -20,6 +23,20 @@ func (n Number) Int() (v int64, ok bool) {
 	v, exact, ok := scan.ParseInt(text, digits)
 	if !ok || !exact {
 		return 0, false
+	}
+	return v, true
+}
+
+// plainInt is Int for a number of at most 18 digits and nothing else, such as the ids of requests.
+func (n Number) plainInt() (v int64, ok bool) {
+	if len(n) == 0 || len(n) > 18 || n[0] == '0' && len(n) > 1 {
+		return 0, false
+	}
+	for i := range len(n) {
+		if n[i] < '0' || n[i] > '9' {
+			return 0, false
+		}
+		v = 10*v + int64(n[i]-'0')
 	}
 	return v, true
 }

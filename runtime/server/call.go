@@ -28,6 +28,8 @@ type Call struct {
 	ctx context.Context
 	// rounds is set if the result of a modern request may be input requests.
 	rounds bool
+	// plain is set if the call is no task and cannot become one.
+	plain  bool
 	number int                       // of rounds that have ended
 	tool   *tool                     // the one that is called; nil for prompts and resources
 	log    atomic.Pointer[rerun.Log] // nil until the call makes input requests or runs steps
@@ -129,7 +131,12 @@ func (c *Call) RemoteAddr() string {
 }
 
 // Task returns the task that the call runs as; ok is false if it is a plain call.
-func (c *Call) Task() (run *task.Run, ok bool) { return task.FromContext(c.ctx) }
+func (c *Call) Task() (run *task.Run, ok bool) {
+	if c.plain {
+		return nil, false
+	}
+	return task.FromContext(c.ctx)
+}
 
 // Progress reports the progress of the call. Value must increase with every report. Total is the
 // value at completion, or 0 if that is unknown. Message is for people to read and may be empty.

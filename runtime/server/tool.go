@@ -454,14 +454,18 @@ func (h *handler) CallTool(ctx context.Context, params *mcp.CallToolRequestParam
 	c := newCall(ctx, h.p)
 	c.rounds = true
 	t, ok := h.p.s.tools.get(c, params.Name)
-	if kept, _ := ctx.Value(keptTool{}).(*tool); kept != nil {
-		if e, found := h.p.s.tools.find(params.Name); !found || e.value != kept {
-			t, ok = kept, true
+	_, isTask := c.Task()
+	if isTask {
+		if kept, _ := ctx.Value(keptTool{}).(*tool); kept != nil {
+			if e, found := h.p.s.tools.find(params.Name); !found || e.value != kept {
+				t, ok = kept, true
+			}
 		}
 	}
 	if !ok {
 		return nil, invalidParams("unknown tool: %q", params.Name)
 	}
+	c.plain = !isTask && !t.becomesTask()
 	arguments := params.Arguments
 	if len(arguments) == 0 {
 		arguments = json.RawMessage(`{}`)
@@ -469,17 +473,17 @@ func (h *handler) CallTool(ctx context.Context, params *mcp.CallToolRequestParam
 	if err := t.checkFields(c, arguments); err != nil {
 		return nil, err
 	}
-	if t.support.Mode == mcp.TaskSupportRequired && h.p.s.cfg.TaskStore != nil && h.p.s.Tasks() == nil {
-		if _, isTask := c.Task(); !isTask { // recovered tasks run before Tasks returns the Manager
-			return nil, noTasks()
-		}
+	if t.support.Mode == mcp.TaskSupportRequired && h.p.s.cfg.TaskStore != nil && h.p.s.Tasks() == nil && !isTask {
+		return nil, noTasks() // recovered tasks run before Tasks returns the Manager
 	}
 	c.tool = t
 	if err := c.resume(params.Name, params.RequestState, params.InputResponses); err != nil {
 		return nil, err
 	}
-	if pending, ok := receiver.PendingFrom(ctx); ok {
-		pending.BeforeTask(c.beforeTask)
+	if !c.plain {
+		if pending, ok := receiver.PendingFrom(ctx); ok {
+			pending.BeforeTask(c.beforeTask)
+		}
 	}
 	in, release := c.handlerContext(ctx)
 	result, err := t.run(in, c, arguments)
@@ -516,6 +520,11 @@ func (t *tool) outcome(c *Call, result *mcp.CallToolResult, err error) (mcp.Call
 		return nil, err
 	}
 	return result, nil
+}
+
+// becomesTask reports whether a plain call of the tool may become a task while it runs.
+func (t *tool) becomesTask() bool {
+	return t.support.Mode == mcp.TaskSupportOptional || t.support.Mode == mcp.TaskSupportRequired
 }
 
 // checkFields returns an error unless the header of a modern HTTP request repeats the arguments

@@ -294,7 +294,7 @@ func (s *Session) exchange(ctx context.Context, call *Call, e exchange) (json.Ra
 	var clock *lazyctx.Clock
 	if out.Text, encoded, err = encodeCall(id, call.Method, call.Params, call.meta, s.handshake.current.Load().meta); err == nil {
 		if encoded != nil {
-			out.SetParsed(jsonrpc.NewRequest(id, call.Method, encoded))
+			out.SetParsed(new(jsonrpc.NewRequest(id, call.Method, encoded)))
 		}
 		clock, err = s.writeWithin(ctx, timeout, out)
 	}

@@ -9,7 +9,7 @@ import (
 
 func TestParseUsesRecordedContentOfItsTextAlone(t *testing.T) {
 	m := transport.Message{Text: []byte(`{"jsonrpc":"2.0","method":"a"}`)}
-	m.SetParsed(jsonrpc.NewNotification("recorded", nil))
+	m.SetParsed(new(jsonrpc.NewNotification("recorded", nil)))
 	replaced := m
 	replaced.Text = []byte(`{"jsonrpc":"2.0","method":"b"}`)
 	for want, m := range map[string]transport.Message{"recorded": m, "b": replaced} {

@@ -283,24 +283,20 @@ type Message struct {
 	// [HTTP] request. Only its values are used. Nil means none.
 	Context context.Context
 
-	parsed *parsedText // see SetParsed; nil if unknown
+	parsed   *jsonrpc.Message // see SetParsed; nil if unknown
+	parsedOf []byte           // the text of which parsed is the content
 }
 
-// parsedText is a text with its content.
-type parsedText struct {
-	text    []byte
-	message jsonrpc.Message
-}
-
-// SetParsed records the content of Text, so that Parse need not parse it again. message must be
-// what [jsonrpc.ParseReceived] returns for Text. The record is ignored once Text is another slice.
-func (m *Message) SetParsed(message jsonrpc.Message) { m.parsed = &parsedText{m.Text, message} }
+// SetParsed records the content of Text, so that Parse need not parse it again. The message must be
+// what [jsonrpc.ParseReceived] returns for Text, and must not change. The record is ignored once
+// Text is another slice.
+func (m *Message) SetParsed(message *jsonrpc.Message) { m.parsed, m.parsedOf = message, m.Text }
 
 // Parse returns the content of Text as [jsonrpc.ParseReceived] does. It does not parse a text whose
 // content SetParsed has recorded.
 func (m *Message) Parse() (jsonrpc.Message, error) {
-	if p := m.parsed; p != nil && len(p.text) == len(m.Text) && unsafe.SliceData(p.text) == unsafe.SliceData(m.Text) {
-		return p.message, nil
+	if m.parsed != nil && len(m.parsedOf) == len(m.Text) && unsafe.SliceData(m.parsedOf) == unsafe.SliceData(m.Text) {
+		return *m.parsed, nil
 	}
 	return jsonrpc.ParseReceived(m.Text)
 }
@@ -439,33 +435,25 @@ func Principal(ctx context.Context) (principal string, ok bool) {
 
 type httpKey struct{}
 
-// httpContext is a context with the HTTP request of a message.
-type httpContext struct {
-	context.Context
+// httpRequest is the HTTP request of a message.
+type httpRequest struct {
 	header     map[string][]string
 	remoteAddr string
-}
-
-// Value implements [context.Context].
-func (c *httpContext) Value(key any) any {
-	if key == (httpKey{}) {
-		return c
-	}
-	return c.Context.Value(key)
 }
 
 // WithHTTP returns a context with the header (an http.Header) and the remote address of the HTTP
 // request in which a message arrived. A transport over HTTP sets it in [Message.Context]. The
 // context of a task keeps the header while the task runs: limit its size, and do not change it.
 func WithHTTP(ctx context.Context, header map[string][]string, remoteAddr string) context.Context {
-	return &httpContext{ctx, header, remoteAddr}
+	// Above context.WithoutCancel, each lookup in a context of another package allocates.
+	return context.WithValue(ctx, httpKey{}, &httpRequest{header, remoteAddr})
 }
 
 // HTTP returns the header and the remote address of the HTTP request in which a message arrived.
 // They are nil and "" if the message did not arrive over HTTP. The header must not be changed.
 func HTTP(ctx context.Context) (header map[string][]string, remoteAddr string) {
-	if c, ok := ctx.Value(httpKey{}).(*httpContext); ok {
-		return c.header, c.remoteAddr
+	if r, ok := ctx.Value(httpKey{}).(*httpRequest); ok {
+		return r.header, r.remoteAddr
 	}
 	return nil, ""
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/internal/stack"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
@@ -39,13 +40,15 @@ type exchange struct {
 	isDiscover   bool
 	header       http.Header // of a modern request; nil for a request of the session
 
-	ctx    context.Context
+	ctx    context.Context // derived from life
 	cancel context.CancelCauseFunc
+	life   lazyctx.Values
 
-	settleOnce sync.Once
-	settled    chan struct{} // closed when the request was sent, or will not be sent
-	sent       atomic.Bool   // the request was sent
-	unneeded   atomic.Bool   // the answer is no longer needed
+	settling sync.Mutex
+	settled  bool          // the request was sent, or will not be sent
+	waiting  chan struct{} // closed once settled is set; nil unless withdraw waits
+	sent     atomic.Bool   // the request was sent
+	unneeded atomic.Bool   // the answer is no longer needed
 
 	accepted bool // the server has accepted the request
 	answered bool
@@ -56,24 +59,27 @@ func (c *Client) request(ctx context.Context, sess *clientSession, text []byte, 
 	if err := c.end.Reserve(ctx, len(text)); err != nil {
 		return err
 	}
-	x := &exchange{c: c, sess: sess, id: envelope.ID, text: text, isInitialize: envelope.Method == mcp.MethodInitialize, settled: make(chan struct{})}
+	x := &exchange{c: c, sess: sess, id: envelope.ID, text: text, isInitialize: envelope.Method == mcp.MethodInitialize}
 	x.header = modernHeader(ctx, envelope)
 	x.isDiscover = x.header != nil && envelope.Method == mcp.MethodServerDiscover
 	if x.isInitialize && sess.revision != "" {
 		x.sess = c.newSession(sess.number, "", "") // initialize names no session
 	}
-	x.ctx, x.cancel = c.end.Detach(ctx)
+	x.life = lazyctx.Values{Context: c.end.Life(), Other: ctx}
+	x.ctx, x.cancel = context.WithCancelCause(&x.life)
 	c.mu.Lock()
 	c.exchanges[x.id] = x
 	c.mu.Unlock()
-	if !c.end.Go(x.run) {
+	if !c.end.Enter() {
 		x.finish()
 		return transport.ErrClosed
 	}
+	go x.run() // ends with the answer or the connection
 	return nil
 }
 
 func (x *exchange) run() {
+	defer x.c.end.Exit()
 	stack.Grow()
 	err := x.do()
 	x.finish()
@@ -133,10 +139,29 @@ func (x *exchange) markSent() {
 
 // settle records that the request was sent, or will not be sent.
 func (x *exchange) settle() {
-	x.settleOnce.Do(func() {
-		close(x.settled)
-		x.c.end.Release(len(x.text))
-	})
+	x.settling.Lock()
+	defer x.settling.Unlock()
+	if x.settled {
+		return
+	}
+	x.settled = true
+	if x.waiting != nil {
+		close(x.waiting)
+	}
+	x.c.end.Release(len(x.text))
+}
+
+// whenSettled returns a channel that is closed once settle was called.
+func (x *exchange) whenSettled() <-chan struct{} {
+	x.settling.Lock()
+	defer x.settling.Unlock()
+	if x.waiting == nil {
+		x.waiting = make(chan struct{})
+		if x.settled {
+			close(x.waiting)
+		}
+	}
+	return x.waiting
 }
 
 // withdraw waits until a cancellation can be sent after the request. It returns false if the
@@ -146,7 +171,7 @@ func (x *exchange) withdraw(ctx context.Context) (ok bool) {
 	timer := time.NewTimer(cancelGrace)
 	defer timer.Stop()
 	select {
-	case <-x.settled:
+	case <-x.whenSettled():
 		return x.sent.Load()
 	case <-ctx.Done():
 	case <-timer.C: // sending blocks, or the HTTP client does not report it
@@ -239,7 +264,7 @@ func (x *exchange) take(text []byte, h http.Header) (done bool) {
 	}
 	answer := transport.Message{Text: text, Session: x.sess.number}
 	if err == nil {
-		answer.SetParsed(m)
+		answer.SetParsed(&m)
 	}
 	// The loss of the session ends x.ctx. The caller would then wait for this answer in vain.
 	x.c.end.DeliverMessage(x.c.end.Life(), answer)

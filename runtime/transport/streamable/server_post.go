@@ -31,30 +31,42 @@ const (
 	headerProtocol = "Mcp-Protocol-Version"
 )
 
-// posted is the content of a POST.
+// posted is a POST and its content. Most have one message.
 type posted struct {
-	body     []byte
-	messages [][]byte           // one, or those of a batch
-	parsed   []*jsonrpc.Message // those of a batch
-	requests []jsonrpc.ID       // the ids of the requests
-	answers  []jsonrpc.ID       // the ids of the responses
-	params   []byte             // of initialize; otherwise nil
+	body    []byte
+	message jsonrpc.Message // the body as a single message
+	err     error           // of parsing it
+
+	messages []transport.Message // one, or those of a batch
+	parsed   []*jsonrpc.Message  // those of a batch
+	requests []jsonrpc.ID        // the ids of the requests
+	answers  []jsonrpc.ID        // the ids of the responses
+	params   []byte              // of initialize; otherwise nil
 	batch    bool
 	open     bool // initialize
 	quiet    bool // a notification that has no effect without a session
 	plain    bool // tasks/get or tasks/list, which are answered with JSON if possible
+
+	share *guard.Share // of the body
+
+	// What the fields above refer to if there is one message, and what serving in a session needs:
+	// one allocation instead of many.
+	single  [1]transport.Message
+	request [1]jsonrpc.ID
+	counted guard.Share
+	sink    sink // to which the answers are written
 }
 
-// newPosted returns the content of a body, which was parsed as m or failed with err.
-func newPosted(body []byte, m *jsonrpc.Message, err error) (posted, error) {
-	p := posted{body: body}
+// parse sorts the messages of the body. It fails if any of them is invalid.
+func (p *posted) parse() error {
 	switch {
-	case err == nil:
-		p.add(m, body)
-	case errors.Is(err, jsonrpc.ErrBatch):
-		err = p.parseBatch()
+	case p.err == nil:
+		p.messages, p.requests = p.single[:0], p.request[:0]
+		p.add(&p.message, p.body)
+	case errors.Is(p.err, jsonrpc.ErrBatch):
+		return p.parseBatch()
 	}
-	return p, err
+	return p.err
 }
 
 // parseBatch parses the body as a batch. It fails if any of the messages is invalid.
@@ -81,7 +93,9 @@ func (p *posted) parseBatch() error {
 
 // add adds a message.
 func (p *posted) add(m *jsonrpc.Message, text []byte) {
-	p.messages = append(p.messages, text)
+	message := transport.Message{Text: text}
+	message.SetParsed(m)
+	p.messages = append(p.messages, message)
 	switch m.Kind {
 	case jsonrpc.KindRequest:
 		p.requests = append(p.requests, m.ID)
@@ -139,10 +153,11 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		}
 		defer h.leavePlace(taken)
 	}
-	var share *guard.Share
+	p := new(posted)
+	share := &p.counted
 	maxBody := h.o.MaxMessage
 	if taken != nil {
-		share = &taken.body
+		share = &taken.body // a subscription keeps it, but not its message
 		*share = guard.Share{Room: taken.usage.bodies, Free: int64(h.o.MaxInitialize), Code: codeOverloaded}
 		if named {
 			share.Code = modern.CodeOverloaded
@@ -156,55 +171,48 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		}
 		u, free := h.enter(account) // also after c has ended
 		defer h.exit(u)
-		share = &guard.Share{Room: u.bodies, Free: int64(free), Code: codeOverloaded}
+		*share = guard.Share{Room: u.bodies, Free: int64(free), Code: codeOverloaded}
 	}
 	defer share.Release() // held until the requests are answered
-	in := h.readPost(ctx, w, r, c, maxBody, share)
+	p.share = share
 	switch {
-	case in == nil:
-	case in.err == nil && h.isModern(named, &in.message):
-		h.serveModern(ctx, w, r, &in.message, taken)
-	case named && errors.Is(in.err, jsonrpc.ErrBatch):
+	case !h.readPost(ctx, w, r, c, maxBody, p):
+	case p.err == nil && h.isModern(named, &p.message):
+		h.serveModern(ctx, w, r, &p.message, taken)
+	case named && errors.Is(p.err, jsonrpc.ErrBatch):
 		guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "the revision has no batches")
 	default:
-		h.serveInSession(ctx, w, r, c, in, taken, share)
+		h.serveInSession(ctx, w, r, c, p, taken)
 	}
 }
 
-// received is the body of a POST.
-type received struct {
-	body    []byte
-	message jsonrpc.Message // the body as a single message
-	err     error           // of parsing it
-}
-
-// readPost reads the body of a POST. c is the connection of the session; nil without a session id.
-// If readPost returns nil, it has answered the POST.
+// readPost reads the body of a POST into p. c is the connection of the session; nil without a
+// session id. If readPost returns false, it has answered the POST.
 //
 // Like serveInSession, it is not part of post: an idle subscription keeps the stack of post in
 // memory.
-func (h *Handler) readPost(ctx context.Context, w http.ResponseWriter, r *http.Request, c *serverConn, maxBody int, share *guard.Share) *received {
-	body, ok := guard.ReadBody(w, r, maxBody, h.o.ReadTimeout, share)
+func (h *Handler) readPost(ctx context.Context, w http.ResponseWriter, r *http.Request, c *serverConn, maxBody int, p *posted) bool {
+	body, ok := guard.ReadBody(w, r, maxBody, h.o.ReadTimeout, p.share)
 	if !ok {
-		if fail, ok := guard.FailUnread(body, maxBody, share); ok && c != nil {
+		if fail, ok := guard.FailUnread(body, maxBody, p.share); ok && c != nil {
 			c.in.Put(ctx, fail) // fails only if the session ends
 		}
-		return nil
+		return false
 	}
 	if !accepts(r, "application/json") || !accepts(r, "text/event-stream") {
 		guard.Refuse(w, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the client does not accept both application/json and text/event-stream")
-		return nil
+		return false
 	}
-	in := &received{body: body}
-	in.message, in.err = jsonrpc.ParseReceived(body)
-	return in
+	p.body = body
+	p.message, p.err = jsonrpc.ParseReceived(body)
+	return true
 }
 
 // serveInSession serves a POST that belongs to a session. c is the connection of the session; nil
-// without a session id. share has the bytes of the body.
-func (h *Handler) serveInSession(ctx context.Context, w http.ResponseWriter, r *http.Request, c *serverConn, in *received, taken *place, share *guard.Share) {
-	body, m := in.body, &in.message
-	p, err := newPosted(body, m, in.err)
+// without a session id.
+func (h *Handler) serveInSession(ctx context.Context, w http.ResponseWriter, r *http.Request, c *serverConn, p *posted, taken *place) {
+	body, m := p.body, &p.message
+	err := p.parse()
 	id := m.ID // of a request; otherwise zero
 	if m.Kind != jsonrpc.KindRequest {
 		id = jsonrpc.ID{}
@@ -238,7 +246,7 @@ func (h *Handler) serveInSession(ctx context.Context, w http.ResponseWriter, r *
 	}
 	if c == nil {
 		var ok bool
-		if c, ok = h.connFor(ctx, w, r, &p, taken); !ok {
+		if c, ok = h.connFor(ctx, w, r, p, taken); !ok {
 			return
 		}
 	}
@@ -257,9 +265,9 @@ func (h *Handler) serveInSession(ctx context.Context, w http.ResponseWriter, r *
 	}
 	defer c.exchanges.leave(brief)
 	if brief {
-		receive(ctx, w, r, c, &p)
+		receive(ctx, w, r, c, p)
 	} else {
-		h.exchange(ctx, w, r, c, &p, share)
+		h.exchange(ctx, w, r, c, p)
 	}
 }
 
@@ -305,8 +313,9 @@ func (h *Handler) connFor(ctx context.Context, w http.ResponseWriter, r *http.Re
 
 // receive passes messages without an answer to the owner.
 func receive(ctx context.Context, w http.ResponseWriter, r *http.Request, c *serverConn, p *posted) {
-	for _, text := range p.messages {
-		if err := c.in.Put(r.Context(), transport.Message{Text: text, Context: ctx}); err != nil {
+	for _, m := range p.messages {
+		m.Context = ctx
+		if err := c.in.Put(r.Context(), m); err != nil {
 			refuse(w, c.because(err))
 			return
 		}
@@ -317,29 +326,30 @@ func receive(ctx context.Context, w http.ResponseWriter, r *http.Request, c *ser
 	guard.WriteStatus(w, http.StatusAccepted)
 }
 
-// exchange passes requests to the owner and writes their answers. share has the bytes of the
-// requests.
-func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.Request, c *serverConn, p *posted, share *guard.Share) {
+// exchange passes requests to the owner and writes their answers.
+func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.Request, c *serverConn, p *posted) {
 	opening := p.open && !c.handshake.isOpen()
 	var params []byte
 	if opening && c.id != "" {
 		params = p.params
 	}
-	k := newSink(&c.out, w)
+	k := &p.sink
+	k.init(&c.out, w)
 	st, err := c.streams.begin(p.requests, params, k)
 	if err != nil {
 		refuse(w, c.because(err))
 		return
 	}
-	st.keep(c, share)
+	st.keep(c, p.share)
 	c.out.add(k)
 	defer c.out.remove(&st.outlet, k)
 	if h.o.StreamAfter == 0 && !opening && !p.plain {
 		c.start(st)
 	}
 	ctx = &origin{ctx, c, st}
-	for _, text := range p.messages {
-		if err := c.in.Put(r.Context(), transport.Message{Text: text, Context: ctx}); err != nil {
+	for _, m := range p.messages {
+		m.Context = ctx
+		if err := c.in.Put(r.Context(), m); err != nil {
 			c.streams.remove(st, p.requests...)
 			st.settle()
 			refuse(w, c.because(err))

@@ -27,7 +27,14 @@ type sink struct {
 
 // newSink returns a sink that is not yet in the list of its outflow.
 func newSink(out *outflow, w http.ResponseWriter) *sink {
-	return &sink{stallWriter: newStallWriter(w, out.stall, &out.progress), out: out, wake: make(chan struct{}, 1)}
+	k := new(sink)
+	k.init(out, w)
+	return k
+}
+
+// init makes k a new sink.
+func (k *sink) init(out *outflow, w http.ResponseWriter) {
+	k.stallWriter, k.out, k.wake = newStallWriter(w, out.stall, &out.progress), out, make(chan struct{}, 1)
 }
 
 // signal wakes the goroutine that serves the sink.

@@ -26,13 +26,14 @@ type serverStream struct {
 	id    string
 	batch bool // it has the answers of several requests, which may be pending at once
 
-	order      sync.Mutex   // held while an event is added; guards the following fields
-	requests   []jsonrpc.ID // the requests that it was opened for; nil once they are stored
-	opening    []byte       // the params of initialize, if the stream was opened for a new session
-	numbered   bool         // it is an event stream: its messages have numbers and are persisted
-	last       uint64       // number of the newest event
-	body       *guard.Share // the bytes of the requests, until all of them are answered; nil for the standing stream
-	unanswered int          // number of requests without an answer; 0 for the standing stream
+	order      sync.Mutex    // held while an event is added; guards the following fields
+	requests   []jsonrpc.ID  // the requests that it was opened for; nil once they are stored
+	opening    []byte        // the params of initialize, if the stream was opened for a new session
+	numbered   bool          // it is an event stream: its messages have numbers and are persisted
+	last       uint64        // number of the newest event
+	body       guard.Share   // the bytes of the requests, until all of them are answered
+	unanswered int           // number of requests without an answer; 0 for the standing stream
+	single     [1]jsonrpc.ID // what requests refers to if there is only one
 
 	outlet // guarded by the mu of the outflow; over changes only while order is held, too
 }

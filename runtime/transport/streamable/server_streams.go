@@ -55,6 +55,9 @@ func (s *streams) begin(ids []jsonrpc.ID, opening []byte, k *sink) (*serverStrea
 		id: strconv.FormatUint(s.next, 36), batch: len(ids) > 1, requests: ids, unanswered: len(ids), opening: opening,
 		outlet: outlet{sink: k},
 	}
+	if len(ids) == 1 { // the stream may outlive the POST, and must not keep it in memory
+		st.requests = append(st.single[:0], ids...)
+	}
 	for i, id := range ids {
 		if s.byRequest[id] != nil { // also if the same batch has the id twice
 			for _, id := range ids[:i] {

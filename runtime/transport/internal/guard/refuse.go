@@ -154,15 +154,15 @@ func (s *Share) add(n int) error {
 }
 
 // Move returns a Share with the counted bytes of s, which releases them in its place.
-func (s *Share) Move() *Share {
-	moved := &Share{Room: s.Room, used: s.used}
+func (s *Share) Move() Share {
+	moved := Share{Room: s.Room, used: s.used}
 	s.used = 0
 	return moved
 }
 
-// Release subtracts the counted bytes from the Room. Further calls have no effect. s may be nil.
+// Release subtracts the counted bytes from the Room. Further calls have no effect.
 func (s *Share) Release() {
-	if s != nil && s.used > 0 {
+	if s.used > 0 {
 		s.Room.add(-s.used)
 		s.used = 0
 	}

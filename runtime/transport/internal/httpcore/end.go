@@ -329,6 +329,13 @@ func (e *End) Go(f func()) (ok bool) { return e.run(&e.work, f) }
 // GoSend is Go for a function that sends an answer: Close lets it finish until FlushTimeout.
 func (e *End) GoSend(f func()) (ok bool) { return e.run(&e.sending, f) }
 
+// Enter makes Close wait for the calling goroutine, or one that it starts, until Exit is called. It
+// returns false if the connection has ended.
+func (e *End) Enter() (ok bool) { return e.enter(&e.work) }
+
+// Exit ends what Enter has begun.
+func (e *End) Exit() { e.work.Done() }
+
 func (e *End) run(group *sync.WaitGroup, f func()) (ok bool) {
 	if !e.enter(group) {
 		return false
