@@ -93,4 +93,3 @@ func replaced(add []metaMember, name string) bool {
 	}
 	return false
 }
-
