@@ -20,6 +20,7 @@ var errResult = errors.New("the result is not an object")
 func encodeAnswer(id jsonrpc.ID, result codec.Encoder, err error) (text []byte, ok bool, encodeErr error) {
 	if err == nil {
 		text, encodeErr = boundary.MarshalFunc(func(w *wire.Writer) {
+			w.WholeMessage()
 			w.Begin()
 			w.Key(`,"jsonrpc":`)
 			w.Lit(`"2.0"`)
@@ -115,6 +116,7 @@ func encodeCall(id jsonrpc.ID, method string, params codec.Encoder, meta []metaM
 
 // beginCall writes a request or a notification up to its params.
 func beginCall(w *wire.Writer, id jsonrpc.ID, method string) {
+	w.WholeMessage()
 	w.Begin()
 	w.Key(`,"jsonrpc":`)
 	w.Lit(`"2.0"`)
