@@ -14,6 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/internal/stack"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -81,7 +82,8 @@ func (c *Client) request(ctx context.Context, sess *clientSession, text []byte, 
 func (x *exchange) run() {
 	defer x.c.end.Exit()
 	stack.Grow()
-	err := x.do()
+	err := boundary.Run(x.do)
+	boundary.Report(x.c.end.Options.Logger, "HTTP request panicked", err)
 	x.finish()
 	switch {
 	case err == nil:

@@ -737,8 +737,11 @@ func TestHeaderAndPrepareAddHeaders(t *testing.T) {
 		o.Header = http.Header{"x-static": {"a"}}
 		noToken := errors.New("no token")
 		o.Prepare = func(r *http.Request) error {
-			if r.Context().Value(key{}) == "no" {
+			switch r.Context().Value(key{}) {
+			case "no":
 				return noToken
+			case "panic":
+				panic("no header")
 			}
 			r.Header.Add("X-Static", "b")
 			r.Header.Set("X-Value", "of "+r.Method)
@@ -758,6 +761,12 @@ func TestHeaderAndPrepareAddHeaders(t *testing.T) {
 		}
 		if err := s.Ping(context.WithValue(t.Context(), key{}, "no")); !errors.Is(err, noToken) {
 			t.Errorf("got %v", err)
+		}
+		if err := s.Ping(context.WithValue(t.Context(), key{}, "panic")); err == nil || !strings.Contains(err.Error(), "no header") {
+			t.Errorf("after a panic: got %v", err)
+		}
+		if err := s.Ping(t.Context()); err != nil {
+			t.Errorf("a ping after the panic: %v", err)
 		}
 	})
 }
