@@ -122,6 +122,8 @@ func (l *link) notify(n notification) {
 type known struct {
 	sessionsOnly, modernOnly atomic.Bool
 	late                     atomic.Bool // has not connected in time
+
+	listBytes atomic.Int64 // size of its lists for all clients
 }
 
 // connection is a session with an upstream.

@@ -58,17 +58,31 @@ type feature struct {
 	fields   func() ([]modern.Field, error) // arguments of a tool that clients repeat in header fields
 }
 
-// Limits of the list of an upstream.
+// Limits of the list of an upstream, and of the lists that an upstream has sent for all clients
+// together: each client has its own.
 const (
 	maxFeatures     = 100_000
 	maxFeatureBytes = 64 << 20
+	maxListBytes    = 1 << 30
 )
+
+// featureSize is what a feature takes in memory besides its text.
+const featureSize = 256
 
 // fetched is a list of an upstream.
 type fetched struct {
 	features []*feature
+	size     int // of the features, in bytes
 	at       time.Time
 	ttl      time.Duration // how long the list may be used; in a session, -1 for an unknown time
+}
+
+// bytes returns the size of a list, which may be nil.
+func (f *fetched) bytes() int64 {
+	if f == nil {
+		return 0
+	}
+	return int64(f.size)
 }
 
 // stale reports whether a list must be fetched again. An upstream that announces changes has
@@ -111,7 +125,7 @@ func (l *link) fetch(ctx context.Context, conn *connection, k kind) (*fetched, e
 				f.text = editText(text, func(string) string { return f.key }, of.key)
 			}
 			if k == tools {
-				schema, _ := codec.Member(text, "inputSchema")
+				schema, _ := codec.Member(f.text, "inputSchema") // not of text, which would stay in memory, too
 				f.fields = sync.OnceValues(func() ([]modern.Field, error) { return modern.ReceivedFields(schema) })
 				if conn.overHTTP && conn.session.Modern() {
 					if _, err := f.fields(); err != nil {
@@ -121,7 +135,7 @@ func (l *link) fetch(ctx context.Context, conn *connection, k kind) (*fetched, e
 				}
 			}
 			all = append(all, f)
-			size += len(f.text)
+			size += len(f.text) + featureSize
 		}
 		if len(all) > maxFeatures {
 			return nil, fmt.Errorf("proxy: list has more than %d features", maxFeatures)
@@ -138,7 +152,10 @@ func (l *link) fetch(ctx context.Context, conn *connection, k kind) (*fetched, e
 			return nil, fmt.Errorf("proxy: list: %w", err)
 		}
 		if !more {
-			list.features = all
+			list.features, list.size = all, size
+			if l.known.listBytes.Load()+list.bytes()-l.c.listOf(l, k).bytes() > maxListBytes {
+				return nil, fmt.Errorf("proxy: lists for all clients have more than %d bytes", maxListBytes)
+			}
 			return list, nil
 		}
 		params = &mcp.PaginatedRequestParams{Cursor: next}
@@ -167,6 +184,7 @@ func (c *client) setList(l *link, conn *connection, k kind, list *fetched) {
 		c.mu.Unlock()
 		return
 	}
+	l.known.listBytes.Add(list.bytes() - l.lists[k].bytes())
 	l.lists[k] = list
 	var all []*feature
 	for _, l := range c.links {

@@ -101,6 +101,8 @@
 //     missing in the acknowledgment.
 //   - Announcements of changed lists that arrive while a list is being fetched are joined. After
 //     ten announcements at once, a list is fetched once per second.
+//   - A list has 64 MiB and 100,000 features at most, and the lists of an upstream for all clients
+//     together have 1 GiB. Further clients see the other upstreams only.
 //   - The first response to a client waits for the ConnectTimeout, but only for a second if the
 //     same upstream was late for the client before. A call of a tool waits for its own upstream
 //     only.
