@@ -709,6 +709,8 @@ func (x *connection) notified(ctx context.Context, req *session.Request) {
 			x.logged(ctx, params)
 			return
 		}
+	case mcp.MethodNotificationsElicitationComplete:
+		params = l.withPageID(params)
 	case mcp.MethodNotificationsTasksStatus:
 		own, _ := textOf(params, "taskId")
 		id, ok := idOf(own)

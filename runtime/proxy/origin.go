@@ -37,9 +37,17 @@ func (l *link) named(method string, params json.RawMessage) json.RawMessage {
 	return object.With(params, "_meta", object.With(meta, MetaUpstream, quote(name)))
 }
 
-// withName adds the name of the upstream to the message of a form or of a page to visit.
+// withName adds the name of the upstream to the message of a form or of a page to visit, and to the
+// id of the page.
 func (l *link) withName(params json.RawMessage) json.RawMessage {
-	return editText(params, func(message string) string { return "[" + l.up.Name + "] " + message }, "message")
+	params = editText(params, func(message string) string { return "[" + l.up.Name + "] " + message }, "message")
+	return l.withPageID(params)
+}
+
+// withPageID adds the name of the upstream to the id of a page to visit. Upstreams may choose the
+// same ids, and one of them must not report that the page of another one was visited.
+func (l *link) withPageID(params json.RawMessage) json.RawMessage {
+	return editText(params, func(id string) string { return l.up.Name + ":" + id }, "elicitationId")
 }
 
 // namedRequests is named for the input requests in a result.

@@ -108,6 +108,50 @@ func TestPagesInErrorsNameTheirUpstream(t *testing.T) {
 	equal(t, "page", "https://example.com/1", data.Elicitations[0].URL)
 }
 
+// Two upstreams that choose the same id for a page do not report each other's page as visited.
+func TestVisitedPageIsThatOfUpstream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var upstreams []proxy.Upstream
+		for _, name := range []string{"a", "b"} {
+			u := newUpstream(t, name, sessions.serving(nil))
+			addTool(t, u.Server, "visit", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+				s := u.Sessions()[0]
+				_, err := s.Call(ctx, mcp.MethodElicitationCreate, session.Raw(`{"mode":"url","message":"Sign in","url":"https://example.com/","elicitationId":"1"}`))
+				return "", err
+			})
+			addTool(t, u.Server, "visited", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+				return "", u.Sessions()[0].Notify(ctx, mcp.MethodNotificationsElicitationComplete, session.Raw(`{"elicitationId":"1"}`))
+			})
+			upstreams = append(upstreams, u.as(name))
+		}
+		var pages []*client.URLRequest
+		c := connect(t, newProxy(t, &proxy.Config{Upstreams: upstreams}), sessions.in(&client.Options{
+			OpenURL: func(_ context.Context, u *client.URLRequest) (mcp.ElicitAction, error) {
+				pages = append(pages, u)
+				return mcp.ElicitActionAccept, nil
+			},
+		}))
+		mustCall(t, c, "a_visit", nil)
+		mustCall(t, c, "b_visit", nil)
+		done := func() (list []bool) {
+			synctest.Wait()
+			for _, page := range pages {
+				select {
+				case <-page.Done:
+					list = append(list, true)
+				default:
+					list = append(list, false)
+				}
+			}
+			return list
+		}
+		mustCall(t, c, "b_visited", nil)
+		equal(t, "visited", []bool{false, true}, done())
+		mustCall(t, c, "a_visited", nil)
+		equal(t, "visited", []bool{true, true}, done())
+	})
+}
+
 // An upstream cannot hide its name, or the prefix of a tool, behind a member that some clients take
 // for the one that the proxy has replaced.
 func TestMembersAlikeDoNotHideNames(t *testing.T) {
@@ -148,7 +192,7 @@ func TestMembersAlikeDoNotHideNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	equal(t, "form", `{"message":"[a] x","requestedSchema":{"type":"object","properties":{}},"_meta":{"io.github.mcpwire/upstream":"a"}}`, params)
-	equal(t, "pages", `{"elicitations":[{"message":"[a] x","url":"https://x.example","elicitationId":"1","mode":"url"}]}`, string(failed.Data))
+	equal(t, "pages", `{"elicitations":[{"message":"[a] x","url":"https://x.example","elicitationId":"a:1","mode":"url"}]}`, string(failed.Data))
 }
 
 // The same holds for the input requests in a result.

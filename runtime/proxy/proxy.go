@@ -134,7 +134,8 @@
 // Messages pass as JSON text: members that the proxy does not know are kept. It changes only these:
 //
 //   - The names of tools and prompts get the Prefix of their upstream.
-//   - The ids of tasks get the Name of their upstream and a tag.
+//   - The ids of tasks get the Name of their upstream and a tag, and the ids of pages to visit the
+//     Name.
 //   - Input requests and log messages name their upstream: the message of a form or a page begins
 //     with its Name in brackets, the _meta of all input requests has it in [MetaUpstream], and the
 //     logger of a log message begins with it. A client should show the user who asks.
