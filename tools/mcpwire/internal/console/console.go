@@ -303,6 +303,7 @@ func (c *Console) readLine() bool {
 			c.asked = slices.DeleteFunc(c.asked, func(x *question) bool { return x == q })
 			c.prompt()
 		} else if c.terminal {
+			c.clear()
 			fmt.Fprintln(c.out, "the line is ignored, because its question was withdrawn")
 		} else {
 			c.early = append(c.early, line)
