@@ -284,6 +284,9 @@ func (r *remote) follow(ctx context.Context, server string, h *requestor.Handle[
 	if r.Session().Modern() { // the server may have no revision with sessions
 		flags = "-era modern "
 	}
+	if !r.console.Terminal() { // the output may be a log
+		server = withoutSecrets(server)
+	}
 	r.console.Line("detached from task %s; to reattach:\n  mcpwire task watch %s%s %s", h.ID(), flags, quoted(server), quoted(h.ID()))
 	return nil, errFaults
 }

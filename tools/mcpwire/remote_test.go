@@ -368,6 +368,20 @@ func TestDetachAndReattach(t *testing.T) {
 	}
 }
 
+// Without a terminal, the command to reattach may be written to a log.
+func TestCommandToReattachOmitsSecrets(t *testing.T) {
+	url := serveOverHTTP(t, "serve", "-http", "localhost:0")
+	ctx, interrupt := context.WithCancel(t.Context())
+	errs := &watcher{text: "task ", then: interrupt}
+	secret := strings.Replace(url, "http://", "http://ann:secret@", 1) + "?key=secret"
+	if code := run(ctx, streams{strings.NewReader(""), io.Discard, errs}, []string{"call", "-task", secret, "slow_compute", "seconds=60"}); code != exitFault {
+		t.Errorf("exit %d", code)
+	}
+	if text := errs.String(); !strings.Contains(text, "mcpwire task watch "+url+" ") || strings.Contains(text, "secret") {
+		t.Errorf("errors:\n%s", text)
+	}
+}
+
 // If another process has the tasks of a server, the commands about tasks say what to do.
 func TestTasksOfLockedStore(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tasks")
