@@ -3,6 +3,7 @@
 //	release check [-base TAG] [VERSION]
 //	release prepare VERSION
 //	release proxy DIR VERSION
+//	release artifacts DIR VERSION
 //
 // Check lists what stands in the way of a release: changes that are not committed, an empty section
 // "Unreleased" of CHANGELOG.md, and a VERSION that semantic versioning does not allow for the changes
@@ -17,6 +18,10 @@
 // Proxy writes the modules into DIR as the public module proxy would serve them after that release,
 // so that GOPROXY=file://DIR tries it before anything is published. The work tree counts as
 // committed. DIR may have other versions.
+//
+// Artifacts writes what a release has besides its modules into DIR, for a version that is tagged: the
+// command line for all platforms, a container image of it, lists of dependencies (CycloneDX), and
+// checksums. They are the same bytes wherever they are made with the same version of Go.
 //
 // All modules are published but those below tools and examples, which nobody imports.
 package main
@@ -41,7 +46,7 @@ func main() {
 	}
 }
 
-var errUsage = errors.New("want check [-base TAG] [VERSION], prepare VERSION, or proxy DIR VERSION")
+var errUsage = errors.New("want check [-base TAG] [VERSION], prepare VERSION, proxy DIR VERSION, or artifacts DIR VERSION")
 
 // run executes a command in the repository that has the folder dir.
 func run(ctx context.Context, dir string, args []string, out io.Writer) error {
@@ -67,6 +72,8 @@ func run(ctx context.Context, dir string, args []string, out io.Writer) error {
 		return r.prepare(ctx, args[0], time.Now(), out)
 	case name == "proxy" && len(args) == 2:
 		return r.proxy(ctx, args[0], args[1], out)
+	case name == "artifacts" && len(args) == 2:
+		return r.artifacts(ctx, args[0], args[1], platforms, out)
 	}
 	return errUsage
 }

@@ -91,5 +91,14 @@ func addVersion(folder, version string, files ...string) error {
 	}
 	versions := append(strings.Fields(string(text)), version)
 	semver.Sort(versions)
-	return os.WriteFile(list, []byte(strings.Join(slices.Compact(versions), "\n")+"\n"), 0o666)
+	versions = slices.Compact(versions)
+	if err := os.WriteFile(list, []byte(strings.Join(versions, "\n")+"\n"), 0o666); err != nil {
+		return err
+	}
+	// Some clients of proxies ask for the latest version instead of for all.
+	info, err := os.ReadFile(filepath.Join(folder, versions[len(versions)-1]+".info"))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(filepath.Dir(folder), "@latest"), info, 0o666)
 }
