@@ -157,10 +157,10 @@ func (c *call) awaitTool(ctx context.Context, to *Call, name string, result json
 		if _, unknown := errors.AsType[*UnknownToolError](err); !unknown {
 			return result, err
 		}
+		c.e.lack(name)
 		if why, _ := run.Undoing(); why != task.UndoNone { // has pauses of its own
 			return result, err
 		}
-		c.e.lack(name)
 		if pause == firstToolPause {
 			c.e.logger().Warn("tool not found", "task", run.ID(), "tool", boundary.Text(name, maxQuoted))
 		}

@@ -747,6 +747,51 @@ func TestMemberLeavesTaskOfMissingTool(t *testing.T) {
 	})
 }
 
+// A member whose SDK lacks the tool leaves the undos of a task to a member that has it.
+func TestMemberLeavesUndosOfMissingTool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fleet := memory.NewFleet()
+		member := func(b Backend) *server {
+			s := newServer(t, b, func(o *embed.Options) {
+				o.Tasks.Store, o.Default, o.Tasks.Logger = fleet.Store(), new(embed.Durable()), slog.New(slog.DiscardHandler)
+			})
+			if err := s.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		works, undone := new(atomic.Bool), new(atomic.Int64)
+		book := func(ctx context.Context, c *Call) (json.RawMessage, error) {
+			if err := embed.Compensate(ctx, "room", func(context.Context) error {
+				if !works.Load() {
+					return errors.New("the hotel does not answer")
+				}
+				undone.Add(1)
+				return nil
+			}); err != nil {
+				return nil, err
+			}
+			return hang(ctx, c)
+		}
+		first := member(tools{"t": book})
+		id := first.start(newPeer("p"), `{"name":"t","task":{}}`)
+		synctest.Wait()
+		if _, err := first.Manager().CancelForOperator(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		member(tools{})
+		first.Close()
+		time.Sleep(time.Minute)
+		works.Store(true)
+		member(tools{"t": book})
+		time.Sleep(15 * time.Minute)
+		if n := undone.Load(); n != 1 {
+			t.Errorf("undone %d times", n)
+		}
+	})
+}
+
 func TestStartNamesSharedStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
