@@ -14,12 +14,13 @@ type placement struct {
 	version string // of the work, if it has begun
 	begun   bool   // otherwise any version of the tool runs the task
 	job     bool   // an external system runs the task; the tool has no version
+	bound   bool   // to the process that has created it: any other member may fail it, or follow its job
 	labels  []string
 }
 
 // placementOf returns the placement of a task of a fleet.
 func placementOf(r *Record) placement {
-	p := placement{tool: r.Name, begun: r.Begun() && !r.unclaimedNew(), job: r.Runner != "", labels: r.Labels}
+	p := placement{tool: r.Name, begun: r.Begun() && !r.unclaimedNew(), job: r.Runner != "", bound: !r.Restartable, labels: r.Labels}
 	if r.Durable != nil && p.begun {
 		p.version = r.Durable.Version
 	}
@@ -57,14 +58,14 @@ func (p *placement) missing() Missing {
 // has reports whether a member may have the tool and the version that a task needs. Until it has
 // refused such a task, it may.
 func (m *Member) has(p *placement) bool {
-	return p.job || !slices.ContainsFunc(m.Missing, func(x Missing) bool {
+	return p.job || p.bound || !slices.ContainsFunc(m.Missing, func(x Missing) bool {
 		return x.Tool == p.tool && (x.All || p.begun && x.Version == p.version)
 	})
 }
 
 // serves reports whether a member runs a task, if it does not hold it yet.
 func serves(member *Member, p *placement) bool {
-	return !member.Draining && (member.Tools == nil || slices.Contains(member.Tools, p.tool)) && member.lacks(p.labels) == "" && member.has(p)
+	return !member.Draining && (p.bound || member.Tools == nil || slices.Contains(member.Tools, p.tool)) && member.lacks(p.labels) == "" && member.has(p)
 }
 
 // refuse announces that this member does not run tasks such as r, because Config.Recover has

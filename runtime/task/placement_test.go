@@ -2,6 +2,7 @@ package task_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -416,4 +417,35 @@ func TestMemberRefusesManyTools(t *testing.T) {
 			t.Errorf("%d tasks refused, want %d", len(old.refused), tools)
 		}
 	})
+}
+
+// A task that is not restartable fails once its process has died, and a job is followed by another
+// process that knows its system, whatever tools the other members run.
+func TestOtherMembersEndTasksOfDeadFrontEnd(t *testing.T) {
+	for name, tools := range map[string][]string{"no tool": {}, "another tool": {"other"}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := memory.NewFleet()
+				b := &batchSystem{out: task.Outcome{Result: json.RawMessage(`{}`)}}
+				jobs := map[string]task.Jobs{"batch": b}
+				front := join(t, f, task.Config{Jobs: jobs, Member: task.Member{Tools: []string{}}}, nil)
+				other := join(t, f, task.Config{Jobs: jobs, Member: task.Member{Tools: tools}}, nil)
+				join(t, f, task.Config{Member: task.Member{Tools: tools}}, nil) // does not know the system
+				lost := create(t, front.Manager, task.Request{Work: untilDone, Name: "tool"}).TaskID
+				job := create(t, front.Manager, task.Request{Runner: "batch", Name: "tool"}).TaskID
+				synctest.Wait()
+				front.cut(t)
+				time.Sleep(10 * time.Minute)
+				if got := get(t, other.Manager, lost); got.Status != mcp.TaskStatusFailed {
+					t.Errorf("the task is %s", got.Status)
+				}
+				if got := get(t, other.Manager, job); got.Status != mcp.TaskStatusCompleted {
+					t.Errorf("the task of the job is %s", got.Status)
+				}
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				checkEqual(t, "starts", map[string]int{job: 1}, b.started)
+			})
+		})
+	}
 }

@@ -15,8 +15,10 @@ type Member struct {
 	// Name is the name of the process, for operators; it need not be unique. The default is the
 	// host name and the process id.
 	Name string
-	// Tools are the names of the tools whose tasks the member runs. If it is nil, the member runs
-	// the tasks of all tools that [Config].Recover accepts.
+	// Tools are the names of the tools whose restartable tasks the member runs. If it is nil, the
+	// member runs those of all tools that [Config].Recover accepts. Other tasks run in the process
+	// that creates them. Once that has died, any member fails them, or follows their jobs if it has
+	// their [Request].Runner.
 	Tools []string
 	// Labels are what the member has that tasks may require, such as "gpu" or "region=eu"; see
 	// [Request].Labels and [CheckLabels].
