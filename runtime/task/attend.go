@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/network"
 )
 
 // An attendant is a Run in a process that does not hold the task: it runs no work. It knows the
@@ -54,7 +55,7 @@ func (f *fleet) places(id string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	each := f.followed[id]
-	return each != nil && (each.placing != nil || each.created)
+	return each != nil && each.places() && f.m.limits.counts(&each.attendant.usage)
 }
 
 // attendant returns the attendant of a task in this process, or nil.
@@ -166,13 +167,16 @@ func (to remote) Notify(ctx context.Context, method string, params codec.Encoder
 
 // createElsewhere stores a task that other members run. The attendant of the task exists until the
 // task is terminal, so that the creator receives what the work sends.
-func (m *Manager) createElsewhere(membership Membership, r *Record, via Requestor) error {
+func (m *Manager) createElsewhere(ctx context.Context, membership Membership, r *Record, via Requestor) error {
 	f := m.fleet
 	r.Claim = Claim{}
 	run := f.attend(r)
+	run.creator = via
 	run.setLastSeen(via)
+	m.limits.setNetwork(&run.usage, r.ID, network.From(ctx))
 	m.measure(r.Owner, r.Bytes)
 	if err := m.limits.addTask(&run.usage); err != nil {
+		m.limits.unsetNetwork(r.ID)
 		f.unattend(r.ID)
 		return err
 	}
@@ -218,6 +222,7 @@ func (m *Manager) createElsewhere(membership Membership, r *Record, via Requesto
 func (f *fleet) forgetCreated(id string, run *Run) {
 	f.m.limits.dropTaskWithWork(&run.usage)
 	f.m.limits.forget(&run.usage)
+	f.m.limits.unsetNetwork(id)
 	f.mu.Lock()
 	f.followed[id].placing = nil
 	f.mu.Unlock()
@@ -314,13 +319,17 @@ func (f *fleet) inspectAttendant(id string, r *Record) {
 	if r != nil && Terminal(r.shown()) && r.Claim.Member == "" && !f.m.cfg.Quiet {
 		run.notifyStatus(r) // the other changes are reported by the member that holds the task
 	}
-	if ended {
+	if !ended {
+		return
+	}
+	if f.m.limits.counts(&run.usage) { // not after a handover
 		if r == nil {
 			f.m.limits.dropTaskWithWork(&run.usage)
 		} else {
 			f.m.limits.commit(&run.usage, r, 0)
 		}
 		f.m.limits.forget(&run.usage)
-		time.AfterFunc(messageTimeout, func() { f.unattend(id) })
+		f.m.limits.unsetNetwork(id)
 	}
+	time.AfterFunc(messageTimeout, func() { f.unattend(id) })
 }

@@ -143,7 +143,7 @@ func (m *Manager) create(ctx context.Context, q *Request, r *Record) error {
 		r.ID = rand.Text()
 		r.Bytes = r.size()
 		if membership != nil && r.Restartable && !q.Begun && !m.Runs(r.Name, r.Labels...) {
-			err = m.createElsewhere(membership, r, q.Via)
+			err = m.createElsewhere(ctx, membership, r, q.Via)
 		} else {
 			err = m.storeAndStart(ctx, membership, r, q.Via, q.Begun, work)
 		}

@@ -139,7 +139,7 @@ func (f *fleet) handOverQueued(run *Run) {
 	m := f.m
 	r, err := f.disclaim(run.id, run.claim, func(*Record) bool { return true })
 	if err == nil && !r.terminal() {
-		f.attendForeign(run, &r)
+		f.attendForeign(run.Requestor(), &r)
 	}
 	if err == nil {
 		m.limits.commit(&run.usage, &r, 0) // the task may be terminal
@@ -156,7 +156,7 @@ func (f *fleet) handOverQueued(run *Run) {
 func (f *fleet) handOverParked(run *Run) {
 	r, err := f.disclaim(run.id, run.claim, func(r *Record) bool { return r.parked() && f.othersServe(placementOf(r)) })
 	if err == nil && r.Claim.Member == "" {
-		f.attendForeign(run, &r)
+		f.attendForeign(run.Requestor(), &r)
 		f.m.unpark(run.id, true)
 		f.placeForeign(&r)
 	}
@@ -187,21 +187,24 @@ func (f *fleet) disclaim(id string, claim Claim, ready func(r *Record) bool) (r 
 }
 
 // attendForeign prepares a task that this member has disclaimed like a task of createElsewhere:
-// this member offers it until another member claims it, and its requestor in this process receives
-// the messages of the work.
-func (f *fleet) attendForeign(run *Run, r *Record) {
+// this member offers it until another member claims it, and its requestor in this process, which may
+// be nil, receives the messages of the work.
+func (f *fleet) attendForeign(via Requestor, r *Record) {
 	attendant := f.attend(r)
-	via := run.Requestor()
 	if _, elsewhere := via.(remote); !elsewhere {
 		attendant.setLastSeen(via)
 	}
 	f.mu.Lock()
 	each := f.followed[r.ID]
-	each.placing, each.stored = new(placementOf(r)), true
+	again := each.places()
+	each.placing, each.stored, each.created = new(placementOf(r)), true, false
 	f.mu.Unlock()
+	if again {
+		f.unattend(r.ID) // one call of attend lasts until the task has ended
+	}
 }
 
-// placeForeign offers a task after attendForeign, once its run is removed.
+// placeForeign offers a task after attendForeign, once its run, if it has one, is removed.
 func (f *fleet) placeForeign(r *Record) {
 	f.changed(r.ID) // for a claim before placing was set
 	f.place(r)
@@ -211,6 +214,7 @@ func (f *fleet) placeForeign(r *Record) {
 // giveUp disclaims a task that this member holds without a run, and offers it to another member.
 func (f *fleet) giveUp(brief *Record) {
 	if r, err := f.disclaim(brief.ID, brief.Claim, func(*Record) bool { return true }); err == nil && !r.terminal() {
-		f.place(&r)
+		f.attendForeign(nil, &r)
+		f.placeForeign(&r)
 	}
 }

@@ -123,9 +123,14 @@ func (m *Manager) scheduleSweep(expires time.Time) {
 func (m *Manager) handleExpired(r *Record) {
 	m.expiredIDs.add(r.Owner, r.ID)
 	defer m.watches.notify(r.ID)
-	if run := m.findRun(r.ID); run != nil {
+	run := m.findRun(r.ID)
+	if run != nil {
 		m.expireRun(run)
-	} else if m.fleet == nil {
+	}
+	switch {
+	case m.fleet != nil:
+		m.fleet.dropped(r.ID)
+	case run == nil:
 		m.limits.dropTaskWithoutWork(r)
 	}
 	if r.undoes() {

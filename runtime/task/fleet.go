@@ -88,13 +88,18 @@ func (m *Manager) joinFleet(ctx context.Context) error {
 	return nil
 }
 
-// set sets the membership.
-func (f *fleet) set(membership Membership) {
+// set sets the membership, and returns the ids of the tasks that this member follows.
+func (f *fleet) set(membership Membership) (ids []string) {
 	f.mu.Lock()
 	f.membership = membership
 	f.own[membership.Self().ID] = true
+	for id, each := range f.followed {
+		each.stop = f.follower(id)
+		ids = append(ids, id)
+	}
 	f.mu.Unlock()
 	f.announceMissing()
+	return ids
 }
 
 // isOwn reports whether an ID is that of a membership of this process.
@@ -248,14 +253,7 @@ func (f *fleet) rejoin() {
 			return
 		}
 	}
-	f.set(membership)
-	f.mu.Lock()
-	ids := make([]string, 0, len(f.followed))
-	for id, each := range f.followed {
-		each.stop = f.follower(id)
-		ids = append(ids, id)
-	}
-	f.mu.Unlock()
+	ids := f.set(membership)
 	if m.draining.Load() { // after the membership is set, because Drain sets draining first
 		drain(membership)
 	}
@@ -407,11 +405,32 @@ func (each *followed) set(r *Record) {
 // note sets the record that was seen last to one that this member has written.
 func (f *fleet) note(r *Record) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if each := f.followed[r.ID]; each != nil && r.Revision > each.revision {
+	each := f.followed[r.ID]
+	if each != nil && r.Revision > each.revision {
 		each.set(r)
 	}
+	settled := each != nil && (each.placing != nil && r.Claim.Member != "" || each.places() && r.terminal())
+	f.mu.Unlock()
+	if settled {
+		f.changed(r.ID) // the store reports only what other members do
+	}
 }
+
+// dropped makes a goroutine inspect a task that this member has dropped, if it was created here for
+// other members.
+func (f *fleet) dropped(id string) {
+	f.mu.Lock()
+	each := f.followed[id]
+	places := each != nil && each.places()
+	f.mu.Unlock()
+	if places {
+		f.changed(id)
+	}
+}
+
+// places reports whether this process has created the task for other members, or handed it over,
+// and the task has not ended as far as it knows.
+func (each *followed) places() bool { return each.placing != nil || each.created }
 
 // revision returns the revision of the latest record of a followed task that was read or written
 // here; 0 if there is none.

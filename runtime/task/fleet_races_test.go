@@ -42,6 +42,7 @@ type hooks struct {
 	beforeCreate func()
 	afterJoin    func(e task.Events) // before Join returns
 	offer        func() error
+	announce     func()
 	reserve      func() error // after the quota was written
 	afterUpdate  func(r task.Record) error
 }
@@ -162,6 +163,13 @@ func (m racingMembership) Offer(ctx context.Context, member, id string) error {
 		}
 	}
 	return m.Membership.Offer(ctx, member, id)
+}
+
+func (m racingMembership) Announce(missing []task.Missing) {
+	if f := m.store.get().announce; f != nil {
+		f()
+	}
+	m.Membership.Announce(missing)
 }
 
 func (m racingMembership) Reserve(ctx context.Context, quota string, r task.Reservation) error {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
@@ -31,7 +32,9 @@ var (
 // members. The limit of the tool holds at any time, and tasks run only at members with their
 // labels and with the version of their tool, which is removed and added again at times. In some
 // rounds, the clocks of the members are set by two hours, and a task ends each process that runs it:
-// it fails soon, and no other task fails for it.
+// it fails soon, and no other task fails for it. In others, tasks expire, plain calls use the limit of
+// the tool, or tasks that are not restartable run beside the others: they fail with their process,
+// also if no other one runs their tool. In the end, no member counts or follows a task any longer.
 func TestRandomFaultsOfFleet(t *testing.T) {
 	rounds := *fleetRounds
 	if testing.Short() {
@@ -65,6 +68,9 @@ type randomFleet struct {
 	limit    int  // of tasks that run at once; 0 for none
 	poison   bool // a task ends its processes, and tasks may fail when theirs die
 	clocks   bool // the clocks of the members are set
+	expires  bool // some tasks expire
+	calls    bool // plain calls use the limit of the tool
+	divided  bool // the processes, but for the front end, run the tool alone
 
 	chance sync.Mutex // guards random
 
@@ -79,7 +85,7 @@ const randomLease = 3 * time.Second
 func newRandomFleet(t *testing.T, seed uint64) *randomFleet {
 	f := &randomFleet{
 		t: t, fleet: memory.NewFleet(), random: rand.New(rand.NewPCG(seed, 0)), begun: map[string][]*member{},
-		poison: seed%3 == 0, clocks: seed%2 == 1, // which leaves the sequences of the other seeds as they were
+		poison: seed%3 == 0, clocks: seed%2 == 1, expires: seed%6 == 2, calls: seed%4 == 3, divided: seed%5 == 1, // which leaves the sequences of the other seeds as they were
 	}
 	f.frontEnd = f.random.IntN(3) == 0
 	f.cfg = task.Config{
@@ -111,6 +117,8 @@ func (f *randomFleet) start(i int) {
 	cfg := f.cfg
 	if f.frontEnd && i == 0 {
 		cfg.Member.Tools = []string{}
+	} else if f.divided {
+		cfg.Member.Tools = []string{"tool"}
 	}
 	if i%2 == 1 { // there are at least two processes
 		cfg.Member.Labels = []string{"odd"}
@@ -178,7 +186,9 @@ func (f *randomFleet) counted(m *member, p *program) task.Work {
 		f.mu.Lock()
 		f.begun[run.ID()] = append(f.begun[run.ID()], m)
 		f.mu.Unlock()
-		defer f.gauge.begin(ctx, run.ID())()
+		if !p.plain {
+			defer f.gauge.begin(ctx, run.ID())()
+		}
 		if p.poison {
 			f.endProcess(ctx, m)
 			return nil, context.Cause(ctx)
@@ -253,8 +263,11 @@ func (f *randomFleet) test() {
 	end := make(chan struct{})
 	for n := range 2 + f.below(5) {
 		random := rand.New(rand.NewPCG(f.random.Uint64(), 1))
-		p := &program{seed: random.Uint64(), t: f.t}
-		if random.IntN(3) == 0 {
+		p := &program{seed: random.Uint64(), t: f.t, plain: f.divided && n%2 == 1}
+		if f.expires && n%2 == 1 {
+			p.ttl = new(1000 + int64(p.seed%30_000))
+		}
+		if random.IntN(3) == 0 && !p.plain {
 			p.labels = []string{"odd"}
 		}
 		name := fmt.Sprint([]string{"even", "odd"}[n%2], " program ", n)
@@ -290,6 +303,20 @@ func (f *randomFleet) test() {
 			}
 		})
 	}
+	if f.calls {
+		for range 2 {
+			faults.Go(func() {
+				for {
+					select {
+					case <-time.After(rand.N(3 * time.Second)):
+						f.call()
+					case <-end:
+						return
+					}
+				}
+			})
+		}
+	}
 	requestors.Wait()
 	close(end)
 	faults.Wait()
@@ -305,7 +332,7 @@ func (f *randomFleet) test() {
 	time.Sleep(10 * time.Minute) // work that was replaced returns
 	for r, err := range f.fleet.Store().Scan(f.t.Context()) {
 		if err != nil || !task.Terminal(r.Status) && f.acknowledged(r.ID) {
-			f.t.Errorf("left: %v %s %s, %v", r.Claim, r.Status, r.Durable.Version, err)
+			f.t.Errorf("left: %v %s %s, %v", r.Claim, r.Status, r.ID, err)
 		}
 	}
 	if f.limit > 0 && f.gauge.greatest > f.limit {
@@ -315,6 +342,33 @@ func (f *randomFleet) test() {
 		if s := m.Stats(); s.Running+s.Queued+s.Parked != 0 {
 			f.t.Errorf("process %d at the end: %+v", i, s)
 		}
+		if left := m.Leftovers(); len(left) > 0 {
+			f.t.Errorf("process %d at the end: %s", i, strings.Join(left, "; "))
+		}
+	}
+}
+
+// call makes a plain call of the tool at any member.
+func (f *randomFleet) call() {
+	m := f.any(nil)
+	ctx, cancel := context.WithTimeout(f.t.Context(), rand.N(5*time.Second))
+	defer cancel()
+	go func() {
+		select {
+		case <-m.Done(): // the process has ended
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	called, release, err := m.Acquire(ctx, "bob", "tool")
+	if err != nil {
+		return
+	}
+	defer release()
+	defer f.gauge.begin(called, "a call")()
+	select {
+	case <-time.After(rand.N(4 * time.Second)):
+	case <-called.Done():
 	}
 }
 
@@ -389,10 +443,16 @@ func (f *randomFleet) request(random *rand.Rand, p *program, name string) {
 	var id string
 	for id == "" {
 		m := f.any(random)
-		q := task.Request{Principal: "alice", Method: "tools/call", Name: "tool", Version: name, Restartable: true, Labels: p.labels, Work: f.counted(m, p)}
+		q := task.Request{Principal: "alice", Method: "tools/call", Name: "tool", Version: name, Restartable: !p.plain, Labels: p.labels, Work: f.counted(m, p)}
+		if p.plain {
+			q.Name = "plain"
+		}
+		if p.ttl != nil {
+			q.Task = &mcp.TaskMetadata{TTL: p.ttl}
+		}
 		if created, err := m.Create(t.Context(), q); err == nil {
 			id = created.TaskID
-		} else if p = (&program{seed: p.seed, labels: p.labels, poison: p.poison, t: t}); true { // the task may exist nevertheless
+		} else if p = (&program{seed: p.seed, labels: p.labels, poison: p.poison, plain: p.plain, ttl: p.ttl, t: t}); true { // the task may exist nevertheless
 			name += "'"
 			f.programs.Store(name, p)
 			pause(1000)
@@ -416,8 +476,10 @@ func (f *randomFleet) request(random *rand.Rand, p *program, name string) {
 		switch {
 		case err != nil && (errors.Is(err, memory.ErrCut) || errors.Is(err, task.ErrClosed) || errors.Is(err, context.DeadlineExceeded)):
 			continue
+		case p.ttl != nil && (errors.Is(err, task.ErrExpired) || errors.Is(err, task.ErrNotFound)):
 		case err != nil:
 			t.Errorf("%s: %v", name, err)
+		case p.plain && out.Error != nil && strings.Contains(out.Error.Message, "the task was running"): // when its process has ended
 		case out.Error != nil && out.Error.Code == task.CodeCancelled && cancel:
 		case out.Error != nil && strings.Contains(out.Error.Message, "the task is probably the cause") && f.poison:
 			f.mu.Lock()

@@ -312,6 +312,13 @@ func (l *limiter) addHeld(t *taskUsage) {
 	t.counted = true
 }
 
+// counts reports whether a task is counted, in a fleet.
+func (l *limiter) counts(t *taskUsage) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return t.counted
+}
+
 // forget stops counting a task whose run is removed from a member of a fleet. Its record, unless it
 // was dropped, stays in the store.
 func (l *limiter) forget(t *taskUsage) {

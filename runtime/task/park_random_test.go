@@ -33,6 +33,8 @@ type program struct {
 
 	labels []string // that its tasks require in a fleet
 	poison bool     // it ends the processes of the fleet that run it
+	plain  bool     // it is not restartable
+	ttl    *int64   // of its tasks in milliseconds; nil for the default
 }
 
 // checkSame reports an error if an operation has had another result before.
