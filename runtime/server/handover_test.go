@@ -501,6 +501,48 @@ func TestCancellationWhileCallBecomesTask(t *testing.T) {
 	}
 }
 
+// The Manager may close while a call becomes a task. Its handler goes on, and the next process runs it
+// again.
+func TestManagerClosesWhileCallBecomesTask(t *testing.T) {
+	for _, maxRunning := range []int{0, 2} {
+		t.Run(fmt.Sprint("MaxRunning ", maxRunning), func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				store := faultstore.New(memory.New(), func(_ int, operation string) (f faultstore.Fault) {
+					if operation == "Create" {
+						f.Delay = time.Second
+					}
+					return f
+				})
+				failed := make(chan error, 1)
+				s, m := withTasksOf(t, server.Config{Tasks: task.Config{MaxRunning: maxRunning}}, store, func(s *server.Server) {
+					must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+						_, err := server.Step(ctx, c, "charge", func(context.Context) (int, error) { return 1, nil })
+						failed <- err
+						return "not charged", nil // which is no outcome
+					}, server.Durable()))
+				})
+				c := connectModern(t, s)
+				c.start("tools/call", `{"name":"do"}`, withExtension)
+				time.Sleep(500 * time.Millisecond)
+				m.Close(t.Context())
+				select {
+				case err := <-failed:
+					if _, suspended := errors.AsType[*server.InputRequiredError](err); !suspended {
+						t.Error(err)
+					}
+				case <-time.After(time.Hour):
+					t.Fatal("the handler hangs")
+				}
+				for r, err := range store.Scan(t.Context()) {
+					if err != nil || r.Status != mcp.TaskStatusWorking || r.Phase != task.PhaseSuspended {
+						t.Errorf("%s, phase %d, %v", r.Status, r.Phase, err)
+					}
+				}
+			})
+		})
+	}
+}
+
 // If the task cannot be stored, no later operation begins, even if the store works again: its
 // outcome would follow one that is not in the journal.
 func TestNoOperationFollowsOneThatIsNotStored(t *testing.T) {

@@ -97,7 +97,7 @@ func (m *Manager) start(run *Run, r *Record, begun bool, work Work) {
 	}
 	ctx := run.ctx.Load()
 	t.start = func() {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil && !begun { // the goroutine of begun work waits for it
 			work = ended
 		}
 		go m.runWork(run, work, t) // ends with the work; calls removeRun

@@ -568,8 +568,11 @@ func (l *Log) store() error {
 	if err == nil {
 		return nil
 	}
-	l.mu.Lock()
+	l.lockSettled() // the call may have become a task of a Manager that closes
 	defer l.mu.Unlock()
+	if ended := l.ending(""); ended != nil {
+		err = ended
+	}
 	if l.unstored == nil {
 		l.unstored = err
 	}
