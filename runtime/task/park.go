@@ -89,13 +89,17 @@ func (m *Manager) resume(run *Run) (work Work, r Record) {
 			if m.expireUndo(r) {
 				return nil
 			}
-			switch idle := run.shelved.Load() && m.fleet == nil && r.running(); {
-			case r.terminal() || !idle && !r.due(m.now()):
+			due := r.due(m.now())
+			if r.terminal() || r.parked() && !due {
 				return errUnchanged
-			case idle: // the end of this process is no death during the work
-				r.Phase = PhaseSuspended
-			default:
-				r.unpark()
+			}
+			r.unpark()
+			idle := run.shelved.Load() && m.fleet == nil
+			switch {
+			case r.running() && (idle || m.suspected(r) || m.crowded(r)):
+				r.Phase = PhaseSuspended // the end of this process is no death during the work
+			case !due:
+				return errUnchanged
 			}
 			return nil
 		})

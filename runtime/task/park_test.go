@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -676,6 +677,63 @@ func TestProcessWithoutWorkEnds(t *testing.T) {
 				synctest.Wait()
 				if got := get(t, p.Manager, id); got.Status != mcp.TaskStatusCompleted {
 					t.Errorf("%s: the work waits for a trial", got.Status)
+				}
+			})
+		})
+	}
+}
+
+// Parked work whose time or signal has come, and for which there is no room, does not run: the death
+// of the process is none of its task.
+func TestWokenWorkThatWaitsForRoomIsNoSuspect(t *testing.T) {
+	for _, wakes := range []string{"time", "signal"} {
+		t.Run(wakes, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newParking(t, task.Config{ParkAfter: time.Second, MaxRunning: 1, Quiet: true}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+					var err error
+					if r, _, _ := run.Journal(ctx); len(r) == 0 {
+						err = run.Record(ctx, task.Entry{Kind: 2, Key: "end of night", Occurrence: 1, Result: json.RawMessage(fmt.Sprint(time.Now().Add(time.Minute).Unix()))})
+					}
+					entries, _, _ := run.Journal(ctx)
+					end, _ := strconv.ParseInt(string(entries[0].Result), 10, 64)
+					switch {
+					case err != nil:
+					case wakes == "time":
+						err = run.Sleep(ctx, time.Unix(end, 0))
+					default:
+						_, err = run.AwaitSignal(ctx, []string{"go"}, time.Time{})
+					}
+					if err != nil {
+						return nil, err
+					}
+					return untilDone(ctx, run)
+				})
+				var ids []string
+				for range 4 {
+					ids = append(ids, p.start(t))
+					time.Sleep(5 * time.Second)
+				}
+				time.Sleep(30 * time.Second)
+				checkEqual(t, "parked", 4, p.Stats().Parked)
+				for _, id := range ids {
+					if wakes == "signal" {
+						if err := p.Signal(t.Context(), id, "go", json.RawMessage(`1`)); err != nil {
+							t.Fatal(err)
+						}
+						synctest.Wait()
+					}
+				}
+				time.Sleep(time.Minute)
+				checkEqual(t, "queued", 3, p.Stats().Queued)
+				for i, id := range ids {
+					want := task.PhaseSuspended
+					if i == 0 {
+						want = task.PhaseRunning
+					}
+					r, err := p.cfg.Store.Get(t.Context(), id)
+					if err != nil || r.Durable.Parked || r.Phase != want {
+						t.Errorf("task %d: phase %d, want %d, parked %t, %v", i, r.Phase, want, r.Durable.Parked, err)
+					}
 				}
 			})
 		})
