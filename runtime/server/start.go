@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
@@ -128,10 +129,8 @@ func (s *Server) Start(ctx context.Context) error {
 		return err
 	}
 	err := s.joinBus()
-	var m *task.Manager
-	tools := s.tools.enabled.Load()
 	if err == nil {
-		m, err = s.newManager(ctx)
+		err = s.startTasks(ctx)
 	}
 	locked := errors.Is(err, task.ErrLocked)
 	if locked {
@@ -143,10 +142,6 @@ func (s *Server) Start(ctx context.Context) error {
 	if err != nil {
 		s.checked = false
 		return fmt.Errorf("server: start: %w", err)
-	}
-	s.tasks.Store(m)
-	if m != nil && tools != s.tools.enabled.Load() {
-		m.ToolsChanged() // announce has not found m yet
 	}
 	s.features.Add(1) // tasks are a feature
 	s.started = true
@@ -190,11 +185,9 @@ func (s *Server) useStore(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	m, err := s.newManager(ctx)
-	if err != nil {
+	if err := s.startTasks(ctx); err != nil {
 		return err
 	}
-	s.tasks.Store(m)
 	s.features.Add(1)
 	s.cfg.Logger.Info("store of the tasks is free, tasks recovered")
 	return nil
@@ -222,15 +215,43 @@ func (s *Server) check() (started bool, err error) {
 	return false, nil
 }
 
-// newManager returns a Manager for the tasks of the server, or nil if there is no store.
-func (s *Server) newManager(ctx context.Context) (*task.Manager, error) {
+// startTasks makes the Manager of the tasks of the server, if there is a store. Tasks that it
+// recovers at once begin when [Server.Tasks] returns it: their handlers may use it, for example to
+// send signals.
+func (s *Server) startTasks(ctx context.Context) error {
 	if s.cfg.TaskStore == nil {
-		return nil, nil
+		return nil
 	}
+	tools := s.tools.enabled.Load()
+	ready := make(chan struct{})
+	m, err := s.newManager(ctx, func(work task.Work) task.Work {
+		return func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			select {
+			case <-ready:
+				return work(ctx, run)
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	s.tasks.Store(m)
+	close(ready)
+	if tools != s.tools.enabled.Load() {
+		m.ToolsChanged() // announce has not found m yet
+	}
+	return nil
+}
+
+// newManager returns a Manager for the tasks of the server. The work of recovered tasks is what wrap
+// returns.
+func (s *Server) newManager(ctx context.Context, wrap func(task.Work) task.Work) (*task.Manager, error) {
 	cfg := s.cfg.Tasks
 	cfg.Store = s.cfg.TaskStore
 	other := cfg.Recover
-	cfg.Recover = func(r task.Record) task.Work {
+	recovered := func(r task.Record) task.Work {
 		if r.Method == mcp.MethodToolsCall {
 			name, _ := toolNameOf(r.Params)
 			if e, ok := s.tools.find(name); ok {
@@ -244,6 +265,12 @@ func (s *Server) newManager(ctx context.Context) (*task.Manager, error) {
 			return nil
 		}
 		return other(r)
+	}
+	cfg.Recover = func(r task.Record) task.Work {
+		if work := recovered(r); work != nil {
+			return wrap(work)
+		}
+		return nil
 	}
 	for _, tool := range cfg.Member.Tools {
 		if _, ok := s.tools.find(tool); !ok && other == nil {

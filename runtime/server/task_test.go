@@ -8,6 +8,7 @@ import (
 	"iter"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -162,6 +163,53 @@ func TestDurableToolRunsAgainAfterRestart(t *testing.T) {
 		c = connect(t, second, clientConfig{capabilities: clientCapabilities(t, `{"elicitation":{}}`), handler: client.serve})
 		result, _ := c.call("tasks/result", `{"taskId":"`+taskID(t, created)+`"}`)
 		equalJSON(t, "result", `{"dish":"soup","for":"Ada","action":"accept","task":true,"principal":"ada"}`, text(t, result))
+	})
+}
+
+// slowScan is a store that takes a second for each task when it is scanned.
+type slowScan struct{ task.Store }
+
+func (s slowScan) Scan(ctx context.Context) iter.Seq2[task.Record, error] {
+	return func(yield func(task.Record, error) bool) {
+		for r, err := range s.Store.Scan(ctx) {
+			if !yield(r, err) {
+				return
+			}
+			time.Sleep(time.Second)
+		}
+	}
+}
+
+// The handler of a recovered task may signal other tasks, also while the rest of them is still being
+// recovered. If that failed, so would its step, in each later run.
+func TestRecoveredTaskSignalsOtherTask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var waits atomic.Value // the id of the task that waits
+		waits.Store("")
+		d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+			if run, _ := c.Task(); waits.CompareAndSwap("", run.ID()) || waits.Load() == run.ID() {
+				return server.Await[string](ctx, c, "go")
+			}
+			if err := server.Sleep(ctx, c, "night", func() time.Time { return time.Now().Add(time.Hour) }); err != nil {
+				return "", err
+			}
+			_, err := server.Step(ctx, c, "signal", func(ctx context.Context) (int, error) {
+				return 1, c.Server().Signal(ctx, waits.Load().(string), "go", "gone")
+			})
+			return "sent", err
+		})
+		d.s.Close()
+		d.cfg.TaskStore = slowScan{d.cfg.TaskStore}
+		d.start()
+		waiter := d.call()
+		synctest.Wait()
+		sender := d.call()
+		time.Sleep(time.Minute)
+		d.s.Close()
+		time.Sleep(2 * time.Hour)
+		d.start()
+		equal(t, "result of the sender", "sent", d.result(sender))
+		equal(t, "result of the waiter", "gone", d.result(waiter))
 	})
 }
 

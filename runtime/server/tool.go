@@ -473,8 +473,8 @@ func (h *handler) CallTool(ctx context.Context, params *mcp.CallToolRequestParam
 	if err := t.checkFields(c, arguments); err != nil {
 		return nil, err
 	}
-	if t.support.Mode == mcp.TaskSupportRequired && h.p.s.cfg.TaskStore != nil && h.p.s.Tasks() == nil && !isTask {
-		return nil, noTasks() // recovered tasks run before Tasks returns the Manager
+	if t.support.Mode == mcp.TaskSupportRequired && h.p.s.cfg.TaskStore != nil && h.p.s.Tasks() == nil {
+		return nil, noTasks()
 	}
 	c.tool = t
 	if err := c.resume(params.Name, params.RequestState, params.InputResponses); err != nil {
