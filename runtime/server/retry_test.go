@@ -2,8 +2,10 @@ package server_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -11,7 +13,9 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
 // attempts is the function of a step that fails until its last attempt.
@@ -193,4 +197,44 @@ func TestMisuseOfRetry(t *testing.T) {
 	if !strings.Contains(one, `step in step "s"`) {
 		t.Errorf("got %s", one)
 	}
+}
+
+// Steps with a policy have keys of their own, also in a task that an earlier version of this module
+// has begun, which knew no branches.
+func TestKeysOfRetryInTaskOfFirstFormat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keys := map[string]int{}
+		d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+			charge := func(ctx context.Context) (int, error) {
+				key := server.IdempotencyKey(ctx)
+				if keys[key]++; keys[key] == 1 {
+					return 0, errors.New("not yet")
+				}
+				return 1, nil
+			}
+			if _, err := server.Step(ctx, c, "begin", func(context.Context) (int, error) { return 1, nil }); err != nil {
+				return "", err
+			}
+			for range 2 {
+				if _, err := server.Step(ctx, c, "charge", charge, server.Retry{}); err != nil {
+					return "", err
+				}
+			}
+			server.Step(ctx, c, "charge", charge)
+			return "charged", nil
+		})
+		d.s.Close()
+		entry := task.Entry{Kind: 2, Key: "begin", Occurrence: 1, Result: json.RawMessage(`1`)}
+		_, err := d.cfg.TaskStore.Create(t.Context(), task.Record{
+			ID: "old", Owner: "ada", Status: mcp.TaskStatusWorking, Created: time.Now(), Updated: time.Now(), TTL: time.Hour, Method: "tools/call",
+			Name: "do", Params: json.RawMessage(`{"name":"do"}`), Restartable: true, Durable: &task.Durable{Recorded: 1, Entries: []task.Entry{entry}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.start()
+		equal(t, "result", "charged", d.result("old"))
+		counts := slices.Sorted(maps.Values(keys))
+		equal(t, "attempts by key", []int{1, 2, 2}, counts)
+	})
 }

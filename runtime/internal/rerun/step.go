@@ -145,8 +145,8 @@ func (l *Log) run(ctx context.Context, b *branch, e *Entry, f func(ctx context.C
 		return l.unbegun(ctx, e)
 	}
 	step := &runningStep{l, e.Branch, e.Key, e.Occurrence}
-	if b.attempts {
-		step.occurrence = 1 // all have the same idempotency key
+	if b.attempts { // all have the same idempotency key, which no other step has, in a legacy log either
+		step.branch, step.occurrence = b.path, 1
 	}
 	returned := false
 	defer func() {
