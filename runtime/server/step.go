@@ -77,7 +77,8 @@ type StepOption = rerun.StepOption
 //   - Backoff: the pause after the first attempt, which doubles with each further one; a second by
 //     default. Up to half of each pause is left out at random.
 //   - MaxBackoff: the longest pause; a minute by default, or Backoff if that is longer
-//   - Total: no attempt begins later than this after the beginning of the first; 0 is no limit
+//   - Total: no attempt is due later than this after the beginning of the first; 0 is no limit. One
+//     that is due while no process runs the handler begins later.
 //   - Final: reports whether the step is not to be repeated after an error, which is a
 //     [*StepError] in each run; nil repeats it after every error. Like the handler, it must return
 //     the same for the same error in each run.

@@ -72,10 +72,10 @@ type Config struct {
 	Recover func(r Record) Work
 	// ParkAfter is the time after which restartable work that only waits, in [Run.Ask],
 	// [Run.AwaitSignal] and [Run.Sleep], is parked: the waits return [ErrParked], and the work runs
-	// again, from its start, when an answer or a signal is stored or the time to wake has come. A
-	// parked task takes no goroutine, in this process and after a restart. The default is
-	// [DefaultParkAfter]; a negative value means that work is not parked. Without Recover, work is
-	// not parked either. A wait whose context has a deadline keeps the work from being parked.
+	// again, from its start, when an answer or a signal is stored, or the time to wake or the
+	// deadline of a wait has come. A parked task takes no goroutine, in this process and after a
+	// restart. The default is [DefaultParkAfter]; a negative value means that work is not parked.
+	// Without Recover, work is not parked either.
 	ParkAfter time.Duration
 	// MaxJournal is the maximum size in bytes of the journal of a task: what its work has recorded,
 	// and its input requests with their answers. Entries count as the length of their texts plus

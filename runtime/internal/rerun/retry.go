@@ -137,7 +137,7 @@ func (l *Log) retry(ctx context.Context, name string, policy Retry, f func(ctx c
 // nothing waits for it.
 var never = time.Unix(0, 0)
 
-// endOfAttempts returns the time after which no attempt of a step begins: that of the first run.
+// endOfAttempts returns the time after which no attempt of a step is due: that of the first run.
 func (l *Log) endOfAttempts(in context.Context, end time.Time) (time.Time, error) {
 	text, err := l.Step(in, "end of attempts", func(context.Context) (json.RawMessage, error) {
 		return strconv.AppendInt(nil, l.until(end).UnixMicro(), 10), nil
