@@ -4,3 +4,4 @@ package mcpwire
 
 //go:generate go run ./tools/generate
 //go:generate go run ./tools/requirements
+//go:generate go run ./tools/screencast

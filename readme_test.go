@@ -69,11 +69,11 @@ func runBlocks(t *testing.T, blocks [][]string) {
 					prints(t, shell(t, dir, begin+"\n"+use+rest), blocks[i+1:])
 					return
 				}
-				if begin, rest, ok := strings.Cut(text, "go mod tidy\n"); ok && strings.HasPrefix(begin, latest+" new ") {
+				if rest, ok := strings.CutPrefix(text, latest); ok {
 					dir := t.TempDir()
 					command := filepath.Join(dir, "mcpwire")
 					shell(t, root, "go build -o "+command+" ./tools/mcpwire")
-					prints(t, shell(t, dir, strings.Replace(begin, latest, command, 1)+use+"go mod tidy\n"+rest), blocks[i+1:])
+					prints(t, shell(t, dir, command+strings.Replace(rest, "\ngo mod tidy\n", "\n"+use+"go mod tidy\n", 1)), blocks[i+1:])
 					return
 				}
 				shell(t, root, strings.ReplaceAll(text, "/tmp/", t.TempDir()+"/"))
