@@ -185,10 +185,11 @@ func (l *Log) pendingRequest(id ID) *Asked {
 }
 
 // beginAsking counts an input request that waits for a response. It fails if there are too many.
+// askInRound counts those that stay open when the run ends.
 func (l *Log) beginAsking() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if max(l.asking, len(l.open)) >= MaxOpen {
+	if l.asking >= MaxOpen {
 		return l.invalid(&LimitError{l.pkg})
 	}
 	l.asking++

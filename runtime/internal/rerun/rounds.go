@@ -14,11 +14,14 @@ type Open struct {
 }
 
 // askInRound adds an input request to those that end the round. If the call has become a task
-// meanwhile, the input request is made when the handler runs again.
+// meanwhile, the input request is made when the handler runs again. It fails if there are too many.
 func (l *Log) askInRound(ctx context.Context, b *branch, a *Asked, value any) error {
 	l.lockSettled()
 	defer l.mu.Unlock()
 	if l.task == nil {
+		if len(l.open) >= MaxOpen {
+			return l.invalid(&LimitError{l.pkg})
+		}
 		o := Open{*a, value}
 		o.Name = l.name(ctx, a.ID, a.Method)
 		l.open = append(l.open, o)
