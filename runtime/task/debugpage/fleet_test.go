@@ -140,7 +140,7 @@ func TestFleetInTrouble(t *testing.T) {
 		if err := draining.Drain(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		put(t, store, task.Record{ID: "one", Status: mcp.TaskStatusWorking, Created: time.Now(), Claim: task.Claim{Member: "departed", Epoch: 3}})
+		put(t, store, task.Record{ID: "one", Status: mcp.TaskStatusWorking, Restartable: true, Durable: new(task.Durable), Created: time.Now(), Claim: task.Claim{Member: "departed", Epoch: 3}})
 		put(t, store, task.Record{ID: "two", Status: mcp.TaskStatusCompleted, Created: time.Now(), Claim: task.Claim{Member: "departed", Epoch: 3}})
 		silent.Cut()
 		time.Sleep(5 * time.Second)
