@@ -36,7 +36,7 @@ Example:
 			flags.BoolVar(&p.Durable, "durable", false, "write a server whose calls can run as tasks")
 			flags.BoolVar(&p.HTTP, "http", false, "write a server over HTTP")
 			flags.BoolVar(&p.Client, "client", false, "write a client")
-			return func(_ context.Context, s streams, args []string) error {
+			return func(ctx context.Context, s streams, args []string) error {
 				switch {
 				case len(args) != 1:
 					return usagef("want one NAME, got %d arguments", len(args))
@@ -44,7 +44,7 @@ Example:
 					return usagef("-client cannot be combined with -durable or -http")
 				}
 				p.Module = args[0]
-				files, err := p.Write(".")
+				files, err := p.Write(ctx, ".")
 				if err != nil {
 					return err
 				}

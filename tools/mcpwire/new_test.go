@@ -316,23 +316,22 @@ func TestNewProjectKeepsFiles(t *testing.T) {
 func TestNewProjectRejects(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for line, want := range map[string]int{
-		"":                    exitUsage,
-		"a b":                 exitUsage,
-		"-client -http a":     exitUsage,
-		"-client -durable a":  exitUsage,
-		"..":                  exitFault,
-		"../a":                exitFault,
-		"/a":                  exitFault,
-		"a/":                  exitFault,
-		"a//b":                exitFault,
-		`a\b`:                 exitFault,
-		"a/.git":              exitFault,
-		"a.":                  exitFault,
-		"ä":                   exitFault,
-		"-client -- -a":       exitFault,
-		"log":                 exitFault, // a package that the program imports
-		"-client -- os":       exitFault,
-		"-http -durable time": exitFault,
+		"":                   exitUsage,
+		"a b":                exitUsage,
+		"-client -http a":    exitUsage,
+		"-client -durable a": exitUsage,
+		"..":                 exitFault,
+		"../a":               exitFault,
+		"/a":                 exitFault,
+		"a/":                 exitFault,
+		"a//b":               exitFault,
+		`a\b`:                exitFault,
+		"a/.git":             exitFault,
+		"a.":                 exitFault,
+		"ä":                  exitFault,
+		"-client -- -a":      exitFault,
+		"time":               exitFault, // a standard package
+		"-client net/http":   exitFault,
 	} {
 		code, out, errs := mcpwire(t, append([]string{"new"}, strings.Fields(line)...)...)
 		if code != want || out != "" || errs == "" {

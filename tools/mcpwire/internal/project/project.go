@@ -4,12 +4,14 @@ package project
 
 import (
 	"bytes"
+	"context"
 	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -85,7 +87,13 @@ func (p *Project) Complete() string {
 
 // Write writes the project into the folder Name in dir and returns the names of its files, sorted and
 // with slashes. The folder must be empty or not exist.
-func (p *Project) Write(dir string) (files []string, err error) {
+func (p *Project) Write(ctx context.Context, dir string) (files []string, err error) {
+	switch {
+	case !modulePath.MatchString(p.Module):
+		return nil, fmt.Errorf("invalid module path %q: want a name such as shop, or a path such as github.com/ada/shop", p.Module)
+	case standard(ctx, p.Module):
+		return nil, fmt.Errorf("the module path %q is that of a standard package; try %q", p.Module, "example.com/"+p.Module)
+	}
 	folder, err := filepath.Abs(filepath.Join(dir, p.Name()))
 	if err != nil {
 		return nil, err
@@ -110,6 +118,18 @@ func (p *Project) Write(dir string) (files []string, err error) {
 	return files, nil
 }
 
+// standard reports whether a path is that of a package of Go. A module with this path could not import
+// that package. Without the go command, standard returns false.
+func standard(ctx context.Context, module string) bool {
+	if first, _, _ := strings.Cut(module, "/"); strings.Contains(first, ".") {
+		return false
+	}
+	list := exec.CommandContext(ctx, "go", "list", "-find", "-f", "{{.Standard}}", module)
+	list.Dir = os.TempDir() // not in a module
+	out, _ := list.Output()
+	return strings.HasPrefix(string(out), "true")
+}
+
 // create creates a file and its folder. It fails if the file exists.
 func create(name string, text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o777); err != nil {
@@ -123,8 +143,8 @@ func create(name string, text []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// The templates of all projects, of servers and of clients. The name of a template is that of the file
-// with the suffix .tmpl, so that it is part of this module.
+// templates has the files of all projects, of servers and of clients. Their names have the suffix .tmpl,
+// because go.mod would take its folder out of this module.
 //
 //go:embed all:template
 var templates embed.FS
@@ -132,9 +152,6 @@ var templates embed.FS
 // render returns the files of the project by name. The project will be in the folder, an absolute
 // path.
 func (p *Project) render(folder string) (map[string][]byte, error) {
-	if !modulePath.MatchString(p.Module) {
-		return nil, fmt.Errorf("invalid module path %q: want a name such as shop, or a path such as github.com/ada/shop", p.Module)
-	}
 	kind := "server"
 	if p.Client {
 		kind = "client"
@@ -158,11 +175,6 @@ func (p *Project) render(folder string) (map[string][]byte, error) {
 		})
 		if err != nil {
 			return nil, err
-		}
-	}
-	for _, text := range files {
-		if bytes.Contains(text, []byte("\n\t\""+p.Module+"\"\n")) { // an import
-			return nil, fmt.Errorf("the module cannot have the path %q, which is that of a package it uses; try %q", p.Module, "example.com/"+p.Module)
 		}
 	}
 	return files, nil

@@ -18,7 +18,7 @@ func TestModule(t *testing.T) {
 	for version, require := range map[string]string{"": "", "v1.2.3": "require github.com/mcpwire/mcpwire v1.2.3\n\n"} {
 		dir := t.TempDir()
 		p := Project{Module: "example.com/ada/shop/v2", Version: version}
-		if _, err := p.Write(dir); err != nil {
+		if _, err := p.Write(t.Context(), dir); err != nil {
 			t.Fatal(err)
 		}
 		text, err := os.ReadFile(filepath.Join(dir, "shop", "go.mod"))
