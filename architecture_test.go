@@ -1,0 +1,174 @@
+package mcpwire_test
+
+import (
+	"cmp"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"os/exec"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const architecturePage = "docs/explain/architecture.md"
+
+// No package imports one of a higher floor, and each is on exactly one.
+func TestFloors(t *testing.T) {
+	page, err := os.ReadFile(architecturePage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	floors := make(map[string]int) // by pattern
+	for _, row := range regexp.MustCompile(`(?m)^\| (\d) [^|]*\|[^|]*\|([^|]*)\|$`).FindAllStringSubmatch(string(page), -1) {
+		floor, err := strconv.Atoi(row[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, pattern := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[2], -1) {
+			floors[pattern[1]] = floor
+		}
+	}
+	if len(floors) < 30 {
+		t.Fatalf("only %d patterns were found", len(floors))
+	}
+	used := make(map[string]bool)
+	floorOf := func(p string) int {
+		pattern := p
+		for floors[pattern] == 0 {
+			if p == "." || p == "/" {
+				return 0
+			}
+			pattern, p = p+"/...", path.Dir(p)
+		}
+		used[pattern] = true
+		return floors[pattern]
+	}
+	faults := upwardImports(t, floorOf)
+	for _, fault := range faults {
+		t.Error(fault)
+	}
+	for pattern := range floors {
+		if !used[pattern] {
+			t.Errorf("no package matches %s", pattern)
+		}
+	}
+
+	// The comparison finds an import of the wrong direction: with the floors upside down, nearly all are.
+	if upside := upwardImports(t, func(p string) int { return -cmp.Or(floorOf(p), -100) }); len(upside) < 100 {
+		t.Errorf("upside down, only %d imports are wrong", len(upside))
+	}
+}
+
+// upwardImports lists the packages that import one of a higher floor, or have none.
+func upwardImports(t *testing.T, floorOf func(string) int) (faults []string) {
+	t.Helper()
+	const own = "github.com/mcpwire/mcpwire/"
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`,
+		"./codec/...", "./gen/...", "./internal/...", "./mcp/...", "./runtime/...", "./schema/...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		from := strings.TrimPrefix(fields[0], own)
+		floor := floorOf(from)
+		if floor == 0 {
+			faults = append(faults, from+" is on no floor")
+			continue
+		}
+		for _, imported := range fields[1:] {
+			if to, ok := strings.CutPrefix(imported, own); ok && floorOf(to) > floor {
+				faults = append(faults, from+" imports "+to+", which is on a higher floor")
+			}
+		}
+	}
+	return faults
+}
+
+// All names on the page exist.
+func TestArchitectureNames(t *testing.T) {
+	page, err := os.ReadFile(architecturePage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	declared := declaredNames(t)
+	found := 0
+	for _, name := range regexp.MustCompile("`([a-z][a-z0-9]*\\.[A-Za-z0-9_.]+)`").FindAllStringSubmatch(string(page), -1) {
+		found++
+		if !declared[name[1]] {
+			t.Errorf("%s does not exist", name[1])
+		}
+	}
+	if found < 50 {
+		t.Errorf("only %d names were found", found)
+	}
+	for _, folder := range regexp.MustCompile("`((?:runtime|internal|gen|schema|mcp|codec)(?:/[a-z0-9/]+)?)`").FindAllStringSubmatch(string(page), -1) {
+		if _, err := os.Stat(folder[1]); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// declaredNames returns the names that packages of this module declare: package.Name and
+// package.Type.Method.
+func declaredNames(t *testing.T) map[string]bool {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", `{{$p := .}}{{range .GoFiles}}{{$p.Dir}}/{{.}} {{end}}`,
+		"./codec/...", "./gen/...", "./internal/...", "./mcp/...", "./runtime/...", "./schema/...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := make(map[string]bool)
+	files := token.NewFileSet()
+	for _, name := range strings.Fields(string(out)) {
+		file, err := parser.ParseFile(files, name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		prefix := file.Name.Name + "."
+		for _, d := range file.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				names[prefix+receiverOf(d)+d.Name.Name] = true
+			case *ast.GenDecl:
+				for _, s := range d.Specs {
+					if s, ok := s.(*ast.TypeSpec); ok {
+						names[prefix+s.Name.Name] = true
+					}
+				}
+			}
+		}
+	}
+	if len(names) < 1000 {
+		t.Fatalf("only %d names, such as %q", len(names), slices.Sorted(maps.Keys(names))[:3])
+	}
+	return names
+}
+
+// receiverOf returns the type of the receiver of a method, with a dot.
+func receiverOf(d *ast.FuncDecl) string {
+	if d.Recv == nil {
+		return ""
+	}
+	of := d.Recv.List[0].Type
+	for {
+		switch e := of.(type) {
+		case *ast.StarExpr:
+			of = e.X
+		case *ast.IndexExpr:
+			of = e.X
+		case *ast.IndexListExpr:
+			of = e.X
+		case *ast.Ident:
+			return e.Name + "."
+		default:
+			return ""
+		}
+	}
+}
