@@ -418,8 +418,11 @@ func (s *Session) enqueue(req *Request, size int) (reason string) {
 	return ""
 }
 
-// notify passes a notification to the handler.
+// notify passes a notification to the handler, unless the session has ended.
 func (s *Session) notify(req *Request) {
+	if s.life.over() { // and is about to close notices
+		return
+	}
 	_, err := s.run(&requestContext{lazyctx.Values{Context: s.life.ctx, Other: req.values}, req}, req)
 	if err == nil || boundary.Report(s.cfg.Logger, "handler panicked", err, "method", req.Method) {
 		return

@@ -251,9 +251,9 @@ func (s *server) stepUp(ctx context.Context, c challenge, t *grantedToken, op ht
 			return false, &Error{Op: "authorize", Server: s.canonical, Issuer: issuer,
 				Err: fmt.Errorf("%w: the server demands %q again", ErrScope, strings.Join(c.scopes, " "))}
 		}
-		f.challenge.scopes = slices.Concat(c.scopes, s.demanded)
-		s.demanded = nil
-	} else if demanded := slices.Concat(s.demanded, c.scopes); len(demanded) <= maxDemanded {
+	}
+	// If an attempt is running, or another request starts one before f, the next step-up asks for them.
+	if demanded := slices.Concat(s.demanded, c.scopes); len(demanded) <= maxDemanded {
 		s.demanded = demanded
 	}
 	s.mu.Unlock()

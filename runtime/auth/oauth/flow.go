@@ -82,6 +82,10 @@ func (f *flow) run(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	allowed := f.login || count(&s.flows, maxFlows, window)
+	if f.keep {
+		f.challenge.scopes = slices.Concat(f.challenge.scopes, s.demanded)
+		s.demanded = nil
+	}
 	s.mu.Unlock()
 	if !allowed {
 		return f.fault("authorize", fmt.Errorf("%w: %d flows in %v", ErrBackoff, maxFlows, window))

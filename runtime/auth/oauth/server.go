@@ -49,7 +49,7 @@ type server struct {
 	flows    []time.Time
 	lookups  []time.Time
 	stepUps  map[operation][]time.Time
-	demanded []string // scopes demanded while a flow was running, for the next step-up; at most maxDemanded
+	demanded []string // scopes demanded since the last step-up began, for the next one; at most maxDemanded
 }
 
 // operation identifies the requests whose step-ups are counted together.
@@ -126,8 +126,9 @@ func (s *server) load(ctx context.Context) error {
 	return nil
 }
 
-// reload adopts a token that another process has stored. It returns true if the token is not the
-// rejected one and has not expired. If another process has deleted the token, reload drops it: the
+// reload adopts a token that another process has stored. It returns true if the stored token is not
+// the rejected one and has not expired: that process, or an attempt of this one that has just ended,
+// has obtained it. If another process has deleted the token, reload drops it: the
 // user has logged out, and a refresh would undo that.
 func (s *server) reload(ctx context.Context, rejected string) (bool, error) {
 	b, t, err := s.read(ctx)
@@ -141,10 +142,11 @@ func (s *server) reload(ctx context.Context, rejected string) (bool, error) {
 	case t == nil && s.token != nil && s.token.stored:
 		s.binding, s.token = b, nil
 		return false, nil
-	case t == nil, s.token != nil && t.Access.Equal(s.token.Access):
+	case t == nil:
 		return false, nil
+	case s.token == nil || !t.Access.Equal(s.token.Access):
+		s.binding, s.token = b, t
 	}
-	s.binding, s.token = b, t
 	return t.Access.Reveal() != rejected && !t.expired(time.Now()), nil
 }
 

@@ -202,6 +202,7 @@ func TestStandingStream(t *testing.T) {
 			t.Errorf("the event sent before the stream was opened: %s", got)
 		}
 		s.changeList()
+		synctest.Wait()                                     // until the event is sent
 		second := s.events("GET", "", "MCP-Session-Id", id) // replaces the first connection
 		if got := first.messages(); len(got) != 1 {
 			t.Errorf("the first connection receives %q", got)

@@ -308,7 +308,7 @@ func (r *run) beside(ctx context.Context, b *branch, n *node, path, prefix strin
 func (r *run) overlap(ctx context.Context, b *branch, n *node, path, prefix string) (string, error) {
 	var group sync.WaitGroup
 	group.Go(func() { r.do(ctx, b, n.body[0], prefix) })
-	time.Sleep(time.Millisecond / 2) // no execution takes that long
+	time.Sleep(time.Millisecond / 2) // when no execution of a step ends
 	if !r.w.overlaps(r, fmt.Sprint(prefix, n.body[0].id)) {
 		group.Wait()
 		return r.do(ctx, b, n.body[1], prefix)
