@@ -31,19 +31,20 @@ func pageBlocks(t *testing.T, page string) [][]string {
 	return block.FindAllStringSubmatch(string(src), -1)
 }
 
-// repository returns the root of the repository, and the command that lets a module use it instead of
-// published versions.
+// repository returns the root of the repository, and the commands that let a module use it instead of
+// published versions. They add the known checksums, so that modules in the cache need no network.
 func repository(t *testing.T) (root, use string) {
 	t.Helper()
 	root, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
 	}
-	use = "go mod edit"
+	sums, edit := "cat", "go mod edit"
 	for _, module := range []string{"", "/runtime/auth/jwtauth", "/runtime/embed/gosdk", "/runtime/embed/mcpgo", "/runtime/otel"} {
-		use += " -replace github.com/mcpwire/mcpwire" + module + "=" + root + module
+		edit += " -replace github.com/mcpwire/mcpwire" + module + "=" + root + module
+		sums += " " + root + module + "/go.sum"
 	}
-	return root, use + "\n"
+	return root, sums + " >> go.sum\n" + edit + "\n"
 }
 
 // latest runs the newest release of the command line. The tests run that of the repository instead.
@@ -53,6 +54,7 @@ const latest = "go run github.com/mcpwire/mcpwire/tools/mcpwire@latest"
 // with the program before them, and those that begin a project in an empty folder. A block of text after a program, or after such commands, is what they
 // must print. Go code without a package clause is left to other tests.
 func runBlocks(t *testing.T, blocks [][]string) {
+	ownHome(t)
 	root, use := repository(t)
 	program := ""
 	for i, b := range blocks {
@@ -101,6 +103,32 @@ func prints(t *testing.T, output string, next [][]string) {
 	if len(next) > 0 && next[0][1] == "text" && output != next[0][2] {
 		t.Errorf("the output is\n%s\nand the page says\n%s", output, next[0][2])
 	}
+}
+
+// ownHome gives the test a home directory, and moves the settings of Go into a file there: the servers
+// that commands start get HOME, and not the variables that may hold the settings. That directory also
+// keeps what commands store out of the user's.
+func ownHome(t *testing.T) {
+	t.Helper()
+	names := []string{"GOCACHE", "GOMODCACHE", "GOPATH", "GOPROXY", "GOSUMDB", "GOPRIVATE", "GONOPROXY", "GONOSUMDB", "GOINSECURE", "GOAUTH", "GOTOOLCHAIN", "GOFLAGS"}
+	out, err := exec.CommandContext(t.Context(), "go", append([]string{"env"}, names...)...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var settings strings.Builder
+	for i, value := range strings.Split(strings.TrimSuffix(string(out), "\n"), "\n") {
+		settings.WriteString(names[i] + "=" + value + "\n")
+	}
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("XDG_CONFIG_HOME", "")
+	config, err := os.UserConfigDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(config, "go"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(config, "go"), "env", settings.String())
 }
 
 func shell(t *testing.T, dir, command string) string {

@@ -247,7 +247,10 @@ func (p *Process) copyErrors(w io.Writer) {
 }
 
 // DefaultEnv returns the variables of this process's environment that programs need to run and that
-// hold no secrets, such as PATH and HOME.
+// hold no secrets. On Windows, these are the paths of the system and of the user's folders, on other
+// systems HOME, LANG, LC_ALL, LOGNAME, PATH, SHELL, TERM, TMPDIR, TZ and USER. Settings of tools,
+// such as GOMODCACHE, are not among them: a server that [Start] runs with go run or npx finds those
+// that are in files of the home directory.
 func DefaultEnv() []string {
 	env := []string{}
 	for _, name := range inherited() {
