@@ -19,11 +19,43 @@
 // returns [ErrParked], its goroutine ends, and the work runs again when an answer is stored or,
 // after [Run.Sleep], the time has come. See [Config].ParkAfter.
 //
-// # Changes
+// # Who decides
 //
-// A [Manager] is the receiver's side. No other component changes the tasks of its store. [Moves]
-// lists the legal moves of a task, and every change is checked against it. To change a record, the
-// Manager reads it, modifies it, and writes it back if it has not been written since; otherwise the
-// Manager starts again. If several callers try to end a task, one of them succeeds. The task does
-// not change after that.
+// The record in the store decides, and nothing in memory does. To change a record, a [Manager]
+// reads it, modifies it, and writes it back if it has not been written since; otherwise it starts
+// again. [Moves] lists the legal moves of a task, and every change is checked against it. So if
+// several callers try to end a task, one of them succeeds, and the task does not change after that.
+// All changes go through a Manager. In one process, a store has one Manager. In a fleet, the
+// Managers of all processes change the records of one store; they need no lock and no common clock.
+//
+// The work of a task runs in one place. In a fleet, the [Claim] in the record names the member that
+// holds the task. A member holds tasks for as long as it renews its lease. If its lease ends, it
+// stops its work with [ErrFenced], and another member takes the task over by a write that only one
+// of them can do. The store rejects what the earlier holder writes after that.
+//
+// # The life of a task
+//
+// [Manager.Create] stores the record before the work begins; from then on the task is promised. The
+// work runs, waits for room ([Config].MaxRunning and limits of tools), or is parked. Its outcome is
+// stored, and those who wait for it in [Manager.Result] get it, in all processes. If the process
+// ends first, [New] recovers the unfinished tasks of the store, and in a fleet the other members
+// do: work that is restartable runs again, other work fails. A finished task stays in the store
+// until its lifetime ends. A task that has undos to run stays until they have run
+// ([Record.Retained]).
+//
+// A [Run] is a task in this process: the work that runs here, that rests here because it is parked,
+// or that another member runs while a caller waits here.
+//
+// # When something fails
+//
+//   - The store fails: everything that is read or written for a task is repeated while the task
+//     lives. New tasks are refused with [ErrUnavailable], and [Manager.Health] reports the cause.
+//   - It is unknown whether a creation was stored: it fails with [ErrDoubtful], and the task does
+//     not run.
+//   - The work panics: its task fails. If it ends its process, it runs again in a trial, apart from
+//     other work, and fails if the process dies again ([Config].MaxReruns).
+//   - The tool of a task is not there, or not in the version that the task has begun in: the task
+//     waits, see [Manager.WaitsFor].
+//   - A wall clock is wrong: a task expires only if a second clock agrees. In a fleet, that is the
+//     clock of the store; in one process, the time that has passed since it started.
 package task
