@@ -26,7 +26,15 @@ func Decode(text json.RawMessage, v any) error {
 	if decode(text, v) == nil {
 		return nil
 	}
-	return codec.Unmarshal(text, Of(v), codec.AllowSize(text)...) // adds the place to the error
+	return decodeWithPlace(text, v)
+}
+
+// decodeWithPlace is Decode for a text that cannot be decoded. Its error has the place. Inlined, it
+// would double the stack that Decode needs.
+//
+//go:noinline
+func decodeWithPlace(text json.RawMessage, v any) error {
+	return codec.Unmarshal(text, Of(v), codec.AllowSize(text)...)
 }
 
 // decode decodes text with the engine. If that fails, it tries again in other modes that the type

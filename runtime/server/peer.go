@@ -84,11 +84,7 @@ func (p *peer) handler() session.Handler {
 		list, print := p.beginList(req.Method)
 		result, err := mcp.DispatchServer(ctx, h, rev, req.Method, req.Params)
 		if err != nil {
-			params, ok := withoutNullArguments(req)
-			if !ok {
-				return nil, err
-			}
-			if result, err = mcp.DispatchServer(ctx, h, rev, req.Method, params); err != nil {
+			if result, err = h.dispatchAgain(ctx, req, err); err != nil {
 				return nil, err
 			}
 		}
@@ -97,6 +93,16 @@ func (p *peer) handler() session.Handler {
 		}
 		return project(rev, result), nil
 	}
+}
+
+// dispatchAgain dispatches a request whose arguments are null again, with empty arguments. For other
+// requests, it returns err, with which they have failed.
+func (h *handler) dispatchAgain(ctx context.Context, req *session.Request, err error) (codec.Encoder, error) {
+	params, ok := withoutNullArguments(req)
+	if !ok {
+		return nil, err
+	}
+	return mcp.DispatchServer(ctx, h, revision(req), req.Method, params)
 }
 
 // withoutNullArguments returns the params of a call whose arguments are null, with empty arguments.

@@ -488,6 +488,12 @@ func (h *handler) CallTool(ctx context.Context, params *mcp.CallToolRequestParam
 	in, release := c.handlerContext(ctx)
 	result, err := t.run(in, c, arguments)
 	release()
+	return t.finish(c, result, err)
+}
+
+// finish ends a call whose function has returned result and err, and returns its outcome. It is not
+// part of CallTool, so that the frames below a running handler fit a small stack.
+func (t *tool) finish(c *Call, result *mcp.CallToolResult, err error) (mcp.CallToolOutcome, error) {
 	outcome, err := t.outcome(c, result, err)
 	failed := err != nil
 	if result, ok := outcome.(*mcp.CallToolResult); ok {
@@ -552,43 +558,57 @@ func (t *tool) run(ctx context.Context, c *Call, arguments json.RawMessage) (res
 // serve validates the arguments, adds defaults and calls the function of the tool. It returns
 // invalid arguments as a result with isError.
 func (t *tool) serve(ctx context.Context, c *Call, arguments json.RawMessage) (*mcp.CallToolResult, error) {
+	arguments, refused, err := t.prepare(ctx, c, arguments)
+	if refused != nil || err != nil {
+		return refused, err
+	}
+	if t.limited {
+		return t.callLimited(ctx, c, arguments)
+	}
+	return t.call(ctx, c, arguments)
+}
+
+// prepare validates the arguments and adds defaults. refused is the result if they are invalid;
+// otherwise nil.
+func (t *tool) prepare(ctx context.Context, c *Call, arguments json.RawMessage) (complete json.RawMessage, refused *mcp.CallToolResult, err error) {
 	faults, err := t.in.Check(ctx, arguments)
+	if err != nil {
+		return nil, nil, err
+	}
+	if faults != "" {
+		return nil, errorResult("The arguments do not comply with the input schema of this tool.\n" + faults), nil
+	}
+	if _, isTask := c.Task(); !isTask {
+		if err := t.checkLabels(ctx, c, arguments); err != nil {
+			return nil, nil, err
+		}
+	}
+	complete, changed := t.defaults.addTo(arguments)
+	if !changed {
+		return complete, nil, nil
+	}
+	if faults, err = t.in.Check(ctx, complete); err == nil && faults != "" {
+		refused = errorResult("With the defaults of absent members, the arguments do not comply with the input schema of this tool.\n" + faults)
+	}
+	return complete, refused, err
+}
+
+// callLimited calls the function of a tool with the option [MaxRunning].
+func (t *tool) callLimited(ctx context.Context, c *Call, arguments json.RawMessage) (*mcp.CallToolResult, error) {
+	_, begun := receiver.PendingFrom(ctx)
+	if _, isTask := c.Task(); isTask && !begun {
+		return t.call(ctx, c, arguments) // the task has waited for room
+	}
+	tasks := c.p.s.Tasks()
+	if tasks == nil {
+		return nil, noTasks()
+	}
+	limited, release, err := tasks.Acquire(ctx, c.Principal(), t.def.Name)
 	if err != nil {
 		return nil, err
 	}
-	if faults != "" {
-		return errorResult("The arguments do not comply with the input schema of this tool.\n" + faults), nil
-	}
-	_, isTask := c.Task()
-	if !isTask {
-		if err := t.checkLabels(ctx, c, arguments); err != nil {
-			return nil, err
-		}
-	}
-	arguments, ok := t.defaults.addTo(arguments)
-	if ok {
-		if faults, err = t.in.Check(ctx, arguments); err != nil {
-			return nil, err
-		}
-		if faults != "" {
-			return errorResult("With the defaults of absent members, the arguments do not comply with the input schema of this tool.\n" + faults), nil
-		}
-	}
-	if t.limited {
-		if _, begun := receiver.PendingFrom(ctx); begun || !isTask {
-			tasks := c.p.s.Tasks()
-			if tasks == nil {
-				return nil, noTasks()
-			}
-			limited, release, err := tasks.Acquire(ctx, c.Principal(), t.def.Name)
-			if err != nil {
-				return nil, err
-			}
-			defer release()
-			ctx = limited
-		}
-	}
-	return t.call(ctx, c, arguments)
+	defer release()
+	return t.call(limited, c, arguments)
 }
 
 // checkResult returns an error if a result must not be sent. It logs invalid content.

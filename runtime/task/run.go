@@ -256,66 +256,85 @@ func (run *Run) ID() string { return run.id }
 
 // runWork runs the work of a task and publishes its outcome, unless the work is parked. It releases
 // the ticket of the work, which may be nil.
+//
+// Work that blocks keeps its stack, so runWork has a small frame: what follows the work is in
+// functions of its own.
 func (m *Manager) runWork(run *Run, work Work, t *ticket) {
-	var end finalState
-	err := boundary.ErrGoexit // stays so if the work calls runtime.Goexit
+	end := workEnd{err: boundary.ErrGoexit} // stays so if the work calls runtime.Goexit
 	defer func() {
 		t.release()
-		if work == nil { // parked, or runs again
-			return
-		}
-		m.returned.Add(1)
-		again := false
-		defer func() {
-			m.returned.Add(-1)
-			if again {
-				m.runAgain(run)
-			} else {
-				m.removeRun(run)
-			}
-		}()
-		if err == boundary.ErrGoexit {
-			end = finalStateOf(run, nil, err)
-		}
-		if err != nil {
-			boundary.Report(m.cfg.Logger, "work panicked", err, "task", run.id)
-		}
-		m.limits.workReturned(&run.usage)
-		if run.interrupted(err) {
-			run.suspend()
-			return
-		}
-		again = m.publish(run, end) == errUndo
-		if run.Undoes() && run.expires != 0 {
-			m.scheduleSweep(time.UnixMicro(run.expires)) // which may have passed
+		if work != nil {
+			m.workReturned(run, &end)
 		}
 	}()
-	for {
+	for !end.over {
 		result, failure := callWork(run.ctx.Load(), run, work)
-		w := run.waits.Load()
-		w.stop()
-		if cause := run.ending(); run.Undoes() && (cause == ErrCancelled || cause == ErrExpired) {
-			boundary.Report(m.cfg.Logger, "work panicked", failure, "task", run.id)
-			work = nil // see above
+		work = m.afterWork(run, work, result, failure, &end)
+	}
+}
+
+// workEnd is how the work of a task ends.
+type workEnd struct {
+	over  bool // the work runs no longer
+	state finalState
+	err   error // boundary.ErrGoexit as long as state is not set
+}
+
+// afterWork decides what follows after work has returned a result or a failure. It returns the work
+// that runs next or, with over set, nil if the task is parked or runs again elsewhere.
+func (m *Manager) afterWork(run *Run, work Work, result codec.Encoder, failure error, end *workEnd) Work {
+	w := run.waits.Load()
+	w.stop()
+	if cause := run.ending(); run.Undoes() && (cause == ErrCancelled || cause == ErrExpired) {
+		boundary.Report(m.cfg.Logger, "work panicked", failure, "task", run.id)
+		end.over = true
+		m.runAgain(run)
+		return nil
+	}
+	if a := w.awaited(); a.any() && errors.Is(failure, ErrParked) {
+		work = m.park(run)
+		end.over = work == nil
+		return work
+	}
+	stack.Grow() // not earlier, because work that blocks for days often needs less stack
+	end.state, end.err = finalStateOf(run, result, failure), failure
+	if run.Undoes() && !run.interrupted(failure) && m.mustUndo(run, end.state) {
+		boundary.Report(m.cfg.Logger, "work panicked", failure, "task", run.id)
+		work = m.undoLater(run)
+		end.over = work == nil
+		return work
+	}
+	end.over = true
+	return work
+}
+
+// workReturned publishes the outcome of work that has ended.
+func (m *Manager) workReturned(run *Run, end *workEnd) {
+	m.returned.Add(1)
+	again := false
+	defer func() {
+		m.returned.Add(-1)
+		if again {
 			m.runAgain(run)
-			return
+		} else {
+			m.removeRun(run)
 		}
-		if a := w.awaited(); a.any() && errors.Is(failure, ErrParked) {
-			if work = m.park(run); work == nil {
-				return
-			}
-			continue
-		}
-		stack.Grow() // not earlier, because work that blocks for days often needs less stack
-		end, err = finalStateOf(run, result, failure), failure
-		if run.Undoes() && !run.interrupted(err) && m.mustUndo(run, end) {
-			boundary.Report(m.cfg.Logger, "work panicked", failure, "task", run.id)
-			if work = m.undoLater(run); work == nil {
-				return
-			}
-			continue
-		}
+	}()
+	err := end.err
+	if err == boundary.ErrGoexit {
+		end.state = finalStateOf(run, nil, err)
+	}
+	if err != nil {
+		boundary.Report(m.cfg.Logger, "work panicked", err, "task", run.id)
+	}
+	m.limits.workReturned(&run.usage)
+	if run.interrupted(err) {
+		run.suspend()
 		return
+	}
+	again = m.publish(run, end.state) == errUndo
+	if run.Undoes() && run.expires != 0 {
+		m.scheduleSweep(time.UnixMicro(run.expires)) // which may have passed
 	}
 }
 
