@@ -4,12 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"sync"
+	"sync/atomic"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
@@ -39,7 +40,7 @@ type Request struct {
 	// [Responder], and for a request that is re-run outside of any session.
 	Session *Session
 
-	meta decodedMeta
+	meta atomic.Pointer[decodedMeta] // nil before Meta was called
 	// capabilities is the part of Params with the capabilities of the client; nil if it was not
 	// looked for, and for a request of a session.
 	capabilities []byte
@@ -52,10 +53,8 @@ type Request struct {
 
 // decodedMeta is the decoded _meta of a request.
 type decodedMeta struct {
-	once sync.Once
 	mcp.RequestMetaObject
-	err  error
-	long bool // more than maxKeptMeta: each call decodes it
+	err error
 }
 
 // NewRequest returns a request that belongs to no connection, for a handler that serves a stored
@@ -162,24 +161,21 @@ const maxKeptMeta = 4 << 10
 // the wrong type. It decodes a _meta of up to 4 KiB once, and all calls return the same object.
 // Each call decodes a longer one.
 func (r *Request) Meta() (*mcp.RequestMetaObject, error) {
-	r.meta.once.Do(func() {
+	meta := r.meta.Load()
+	if meta == nil {
 		raw, ok := codec.Member(r.Params, "_meta")
-		if r.meta.long = len(raw) > maxKeptMeta; ok && !r.meta.long {
-			r.meta.err = codec.Unmarshal(raw, &r.meta.RequestMetaObject)
+		meta = new(decodedMeta)
+		if ok {
+			meta.err = codec.Unmarshal(raw, &meta.RequestMetaObject)
 		}
-	})
-	if r.meta.long {
-		meta := new(mcp.RequestMetaObject)
-		raw, _ := codec.Member(r.Params, "_meta")
-		if err := codec.Unmarshal(raw, meta); err != nil {
-			return nil, err
+		if len(raw) <= maxKeptMeta && !r.meta.CompareAndSwap(nil, meta) {
+			meta = r.meta.Load()
 		}
-		return meta, nil
 	}
-	if r.meta.err != nil {
-		return nil, r.meta.err
+	if meta.err != nil {
+		return nil, meta.err
 	}
-	return &r.meta.RequestMetaObject, nil
+	return &meta.RequestMetaObject, nil
 }
 
 // ProgressToken returns the token for progress of this request, or the zero token if the peer does
@@ -246,7 +242,21 @@ func (r *Request) Failure(err error) *jsonrpc.Error {
 // request whose context outlives it, such as one that has become a task. Only the handler of the
 // request may call it, and not concurrently with other uses of the request.
 func (r *Request) Detach(params json.RawMessage) {
-	r.Params, r.capabilities, r.meta = params, nil, decodedMeta{}
+	r.Params, r.capabilities = params, nil
+	r.meta.Store(nil)
+}
+
+// Outlive returns a context with the values of ctx for work that outlives the request, such as that
+// of a task. ctx is a context that the handler of the request, or of its original, has got. If it is
+// that of the session itself, the work keeps nothing of what the session holds for the request in
+// memory, and the request no longer reports progress of its own. Only the values of the result are
+// for use: it may be ctx.
+func (r *Request) Outlive(ctx context.Context) context.Context {
+	if c, ok := ctx.(*requestContext); ok {
+		r.state = nil
+		return &requestContext{lazyctx.Values{Context: context.Background(), Other: c.Other}, r}
+	}
+	return ctx
 }
 
 type requestKey struct{}

@@ -27,6 +27,9 @@ type Request struct {
 	// of the external system that runs the task.
 	Work   Work
 	Runner string
+	// Values has the values of the context of Work. Nil stands for the context with which the task
+	// is created, which may keep more in memory than the work needs.
+	Values context.Context
 	// Restartable declares that Work may be re-run from its start if the receiver stops before the
 	// task is terminal. See also [Config.MaxReruns].
 	Restartable bool
@@ -145,7 +148,7 @@ func (m *Manager) create(ctx context.Context, q *Request, r *Record) error {
 		if membership != nil && r.Restartable && !q.Begun && !m.Runs(r.Name, r.Labels...) {
 			err = m.createElsewhere(ctx, membership, r, q.Via)
 		} else {
-			err = m.storeAndStart(ctx, membership, r, q.Via, q.Begun, work)
+			err = m.storeAndStart(ctx, membership, r, q, work)
 		}
 		if !errors.Is(err, ErrExists) {
 			return err
@@ -155,8 +158,12 @@ func (m *Manager) create(ctx context.Context, q *Request, r *Record) error {
 
 // storeAndStart stores a task and starts its work. It registers the run before it stores the task,
 // so that an early cancellation reaches the work. Membership is nil if the store is not shared.
-func (m *Manager) storeAndStart(ctx context.Context, membership Membership, r *Record, via Requestor, begun bool, work Work) error {
-	run, err := m.newRun(ctx, r, via)
+func (m *Manager) storeAndStart(ctx context.Context, membership Membership, r *Record, q *Request, work Work) error {
+	begun, values := q.Begun, q.Values
+	if values == nil {
+		values = ctx
+	}
+	run, err := m.newRun(values, r, q.Via)
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ type ticket struct {
 	// deaths, changed and window are those of a suspect; see [trials]: Reruns of its record, when
 	// the record was changed last before the death of its process, and the duration of its trial.
 	deaths  int
-	changed time.Time
+	changed int64
 	window  time.Duration
 
 	place             *list.Element // in its line; nil unless it waits there

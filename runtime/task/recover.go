@@ -141,7 +141,7 @@ func (m *Manager) recoverTask(ctx context.Context, brief Record, died bool) erro
 	if err != nil {
 		return err
 	}
-	run.preparing, run.changed = true, changed
+	run.preparing, run.changed = true, changed.UnixMicro()
 	from, expired := m.prepareClaim(run, &r), false
 	r, err = m.change(ctx, r.ID, func(r *Record) error {
 		m.markNew(r)

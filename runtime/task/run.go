@@ -99,13 +99,13 @@ type Run struct {
 	// lost is set when another member may hold the task. It stays set, whatever the run does next.
 	lost atomic.Bool
 
-	changed     time.Time // when the record was changed last before the task was recovered; never changes
-	held        bool      // this member of a fleet holds the task; never changes
-	recoverable bool      // the next Manager recovers the task; never changes
-	durable     bool      // the record has a journal; never changes
-	extension   bool      // see Record.Extension; never changes
-	preparing   bool      // the record is being prepared for recovery; reset before the work starts
-	notifying   bool      // a goroutine is sending a status; guarded by mu
+	changed     int64 // when the record was changed last before the task was recovered, in microseconds since 1970; never changes
+	held        bool  // this member of a fleet holds the task; never changes
+	recoverable bool  // the next Manager recovers the task; never changes
+	durable     bool  // the record has a journal; never changes
+	extension   bool  // see Record.Extension; never changes
+	preparing   bool  // the record is being prepared for recovery; reset before the work starts
+	notifying   bool  // a goroutine is sending a status; guarded by mu
 }
 
 // newRun registers the run of a task. The caller must later call removeRun.

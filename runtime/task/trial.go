@@ -269,7 +269,7 @@ func (s *scheduler) nextSuspect(leaseEnded bool) (next *ticket) {
 	for _, t := range x.waiting {
 		// Work that has begun shortly before the death of its process is more likely to be its
 		// cause.
-		if t.pool.permits(leaseEnded) && (next == nil || t.deaths > next.deaths || t.deaths == next.deaths && t.changed.After(next.changed)) {
+		if t.pool.permits(leaseEnded) && (next == nil || t.deaths > next.deaths || t.deaths == next.deaths && t.changed > next.changed) {
 			next = t
 		}
 	}

@@ -271,6 +271,7 @@ func (o Options) create(ctx context.Context, req *session.Request, metadata json
 	// until the task is terminal.
 	req.Detach(plain.Params)
 	q := task.Request{
+		Values:    plain.Outlive(ctx),
 		Principal: session.Principal(ctx), Method: req.Method, Params: plain.Params, Protocol: req.Revision(), Token: req.ProgressToken(), Task: meta,
 		Name: support.Name, Runner: support.Runner, Restartable: support.Restartable, Labels: support.Labels, Version: support.Version, StatusMessage: support.StatusMessage, PollInterval: support.PollInterval,
 		Via: o.requestor(ctx, req), Work: support.work(next, plain),
