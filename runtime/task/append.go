@@ -26,6 +26,7 @@ type addition struct {
 	err      error         // the outcome
 	turn     chan struct{} // receives when another call has set err, or has left the next write to this one
 	added    bool          // err is the outcome
+	alone    [1]*addition  // a batch of this one
 }
 
 // addEntry adds an entry to the journal in one attempt. Entries that are added while another write
@@ -36,6 +37,9 @@ type addition struct {
 func (run *Run) addEntry(ctx context.Context, e Entry, searched int) error {
 	a := &addition{entry: e, searched: searched}
 	run.mu.Lock()
+	if run.additions == nil {
+		run.additions = a.alone[:0]
+	}
 	run.additions = append(run.additions, a)
 	if run.adding {
 		a.turn = make(chan struct{}, 1)

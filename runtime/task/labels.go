@@ -29,7 +29,7 @@ func labelSet(labels []string) (set []string, err error) {
 			return nil, fmt.Errorf("label %q: want 1 to %d ASCII letters, digits and characters of \"-_.:/=\"", boundary.Text(label, maxLabel), maxLabel)
 		}
 	}
-	set = slices.Compact(slices.Sorted(slices.Values(labels)))
+	set = sortedSet(labels)
 	if len(set) > maxLabels {
 		return nil, fmt.Errorf("%d labels (must be at most %d)", len(set), maxLabels)
 	}
@@ -57,4 +57,14 @@ func (m *Manager) Lacks(labels ...string) string {
 		return ""
 	}
 	return m.cfg.Member.lacks(labels)
+}
+
+// sortedSet returns a sorted copy of list without repetitions; nil if it is empty.
+func sortedSet(list []string) []string {
+	if len(list) == 0 {
+		return nil
+	}
+	set := slices.Clone(list)
+	slices.Sort(set)
+	return slices.Compact(set)
 }

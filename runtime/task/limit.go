@@ -199,15 +199,15 @@ func (l *limiter) unsetNetwork(id string) {
 }
 
 // owner returns a usage with the owner of a record and the network of the client that created it.
-func (l *limiter) owner(r *Record) *taskUsage {
+func (l *limiter) owner(r *Record) taskUsage {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.ownerLocked(r)
 }
 
 // ownerLocked is owner for a caller that holds mu.
-func (l *limiter) ownerLocked(r *Record) *taskUsage {
-	return &taskUsage{principal: r.Owner, network: l.networks[r.ID]}
+func (l *limiter) ownerLocked(r *Record) taskUsage {
+	return taskUsage{principal: r.Owner, network: l.networks[r.ID]}
 }
 
 // add counts bytes that this member of a fleet stores. The caller holds the limiter's mu.
@@ -434,7 +434,8 @@ func (l *limiter) workReturned(t *taskUsage) {
 func (l *limiter) dropTaskWithoutWork(r *Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.usagesOf(l.ownerLocked(r), func(u *usage) {
+	t := l.ownerLocked(r)
+	l.usagesOf(&t, func(u *usage) {
 		u.bytes -= r.Bytes
 		if !r.terminal() {
 			u.tasks--

@@ -323,7 +323,7 @@ func (m *Manager) replace(from standing, r *Record) error {
 		if !must {
 			m.measure(r.Owner, reserved)
 		}
-		if err := m.limits.reserve(owner, reserved, must); err != nil {
+		if err := m.limits.reserve(&owner, reserved, must); err != nil {
 			return err
 		}
 	}
@@ -335,7 +335,7 @@ func (m *Manager) replace(from standing, r *Record) error {
 		if run != nil {
 			run.latest.Store(nil)
 		}
-		m.limits.reserve(owner, -reserved, true)
+		m.limits.reserve(&owner, -reserved, true)
 		return m.logFault("write task", err)
 	}
 	if m.fleet != nil {
@@ -374,6 +374,12 @@ func (run *Run) replaceLatest(f func(r *Record) error) (r Record, done bool, err
 	if latest == nil {
 		return r, false, nil
 	}
+	return run.replaceFrom(latest, f)
+}
+
+// replaceFrom is replaceLatest for the latest record. It is a function of its own because its result
+// is allocated on the heap.
+func (run *Run) replaceFrom(latest *Record, f func(r *Record) error) (r Record, done bool, err error) {
 	r = *latest
 	if f(&r) != nil {
 		return r, false, nil
@@ -424,7 +430,8 @@ func (m *Manager) afterChange(run *Run, from mcp.TaskStatus, r *Record, reserved
 		defer m.watches.notify(r.ID)
 	}
 	if run == nil { // the Manager is closed and did not wait for the work
-		m.limits.reserve(m.limits.owner(r), -reserved, true)
+		owner := m.limits.owner(r)
+		m.limits.reserve(&owner, -reserved, true)
 	} else if !m.limits.commit(&run.usage, r, reserved) && !r.terminal() {
 		// A later change was counted first, or the task has been dropped, so the status of r is out
 		// of date. A terminal status is never out of date.

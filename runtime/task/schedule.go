@@ -172,7 +172,9 @@ func (m *Manager) toolLimit(tool string) (limit int) {
 		return 0
 	}
 	err := boundary.Run(func() error { limit = m.cfg.ToolLimit(tool); return nil })
-	boundary.Report(m.cfg.Logger, "Config.ToolLimit panicked", err, "tool", tool)
+	if err != nil { // outside of this branch the argument would cost an allocation
+		boundary.Report(m.cfg.Logger, "Config.ToolLimit panicked", err, "tool", tool)
+	}
 	return max(limit, 0)
 }
 

@@ -3,7 +3,6 @@ package task
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -156,7 +155,7 @@ func (w *waits) awaited() (a awaited) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return awaited{w.inputs, slices.Compact(slices.Sorted(slices.Values(w.signals))), w.wake}
+	return awaited{w.inputs, sortedSet(w.signals), w.wake}
 }
 
 // Sleep waits until a time and returns nil. Restartable work may be parked during the wait: Sleep

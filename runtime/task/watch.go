@@ -41,7 +41,7 @@ func (m *Manager) Watch(ctx context.Context, principal string, ids []string, cha
 		return nil, nil, err
 	}
 	w = &Watch{m: m, principal: principal, changed: changed, ids: map[string]struct{}{}}
-	for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) {
+	for _, id := range sortedSet(ids) {
 		w.add(id) // before the read, so that no change after it is missed
 		var r Record
 		if m.persist(ctx, nil, func() error { return m.read(ctx, principal, id, &r) }) != nil {

@@ -59,9 +59,12 @@ func (l *Log) recordedOf(path string) []recorded {
 // scope is the context of a handler, of a branch or of a step.
 type scope struct {
 	context.Context
-	branch *branch      // nil outside of a handler
-	step   *runningStep // nil outside of a step
+	branch *branch // nil outside of a handler
+	step   runningStep
 }
+
+// inStep reports whether s, which may be nil, belongs to a step.
+func (s *scope) inStep() bool { return s != nil && s.step.log != nil }
 
 type scopeKey struct{}
 
@@ -104,7 +107,7 @@ func FromContext(ctx context.Context) *Log {
 // InStep returns an error if ctx belongs to the function of a step. Such a function must not do the
 // operation.
 func InStep(ctx context.Context, operation string) error {
-	if s := scopeOf(ctx); s != nil && s.step != nil {
+	if s := scopeOf(ctx); s.inStep() {
 		return s.step.log.faultf("%s in step %q: call it in the handler, before or after the step", operation, s.step.name)
 	}
 	return nil
@@ -425,7 +428,7 @@ func (l *Log) Branch(ctx context.Context, name string, f func(ctx context.Contex
 	case f == nil:
 		return l.faultf("branch %q: nil function", name)
 	}
-	if s := scopeOf(ctx); s != nil && s.step != nil {
+	if s := scopeOf(ctx); s.inStep() {
 		return f(ctx) // which cannot do any operation
 	}
 	b := l.branchOf(ctx)
@@ -452,7 +455,7 @@ func (l *Log) joined(b *branch, children ...*branch) {
 // server.
 func (l *Log) RunAll(ctx context.Context, functions []func(ctx context.Context) error) error {
 	in := make([]context.Context, len(functions))
-	if s := scopeOf(ctx); s != nil && s.step != nil {
+	if s := scopeOf(ctx); s.inStep() {
 		for i := range in {
 			in[i] = ctx
 		}

@@ -81,6 +81,7 @@ func (e *StepError) Unwrap() error {
 	return e.rpc
 }
 
+// runningStep is the step that a scope belongs to. Its log is nil outside of a step.
 type runningStep struct {
 	log        *Log
 	branch     string
@@ -92,7 +93,7 @@ type runningStep struct {
 // step. It is the same in all runs of the call, and differs from those of all other steps and
 // calls.
 func IdempotencyKey(ctx context.Context) string {
-	if s := scopeOf(ctx); s != nil && s.step != nil {
+	if s := scopeOf(ctx); s.inStep() {
 		return s.step.idempotencyKey()
 	}
 	return ""
@@ -144,9 +145,9 @@ func (l *Log) run(ctx context.Context, b *branch, e *Entry, f func(ctx context.C
 	if ctx.Err() != nil {
 		return l.unbegun(ctx, e)
 	}
-	step := &runningStep{l, e.Branch, e.Key, e.Occurrence}
+	in := &scope{ctx, b, runningStep{l, e.Branch, e.Key, e.Occurrence}}
 	if b.attempts { // all have the same idempotency key, which no other step has, in a legacy log either
-		step.branch, step.occurrence = b.path, 1
+		in.step.branch, in.step.occurrence = b.path, 1
 	}
 	returned := false
 	defer func() {
@@ -156,7 +157,7 @@ func (l *Log) run(ctx context.Context, b *branch, e *Entry, f func(ctx context.C
 			l.record(e) // of an error, the run knows; see checkRecorded
 		}
 	}()
-	text, err := f(&scope{ctx, b, step})
+	text, err := f(in)
 	returned = true
 	if err != nil {
 		if l.ctx.Err() != nil { // of which err may be the result

@@ -287,7 +287,7 @@ func (l *Log) recordUndone(t *task.Run, e *Entry) error {
 // tryUndo calls the function of an undo once, as a step.
 func (l *Log) tryUndo(ctx context.Context, u *undo) error {
 	err := boundary.Run(func() error {
-		return u.f(&scope{ctx, &l.top, &runningStep{l, undoBranch + u.Branch, u.Key, u.Occurrence}})
+		return u.f(&scope{ctx, &l.top, runningStep{l, undoBranch + u.Branch, u.Key, u.Occurrence}})
 	})
 	if err != nil && !boundary.Report(l.log, "compensation panicked", err, "task", l.id, "compensation", u.Key) {
 		l.log.Warn("compensation failed", "task", l.id, "compensation", u.Key, "error", boundary.ErrorText(err))

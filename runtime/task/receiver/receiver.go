@@ -300,40 +300,35 @@ func withClient(params json.RawMessage, client *mcp.InitializeRequestParams) (js
 		return params, nil
 	}
 	meta, ok := codec.Member(params, "_meta")
-	if !ok || !bytes.HasPrefix(meta, []byte{'{'}) {
-		meta = json.RawMessage(`{}`)
-	}
-	for _, name := range []string{modern.MetaClientInfo, modern.MetaCapabilities} {
+	if ok {
 		var err error
-		if meta, err = without(meta, name); err != nil {
+		if params, err = without(params, "_meta"); err != nil {
 			return nil, err
 		}
 	}
-	rest, err := without(params, "_meta")
-	if err != nil {
-		return nil, err
+	if ok = ok && bytes.HasPrefix(meta, []byte{'{'}); ok {
+		for _, name := range []string{modern.MetaClientInfo, modern.MetaCapabilities} {
+			var err error
+			if meta, err = without(meta, name); err != nil {
+				return nil, err
+			}
+		}
 	}
-	meta, err = codec.Marshal(&clientMeta{client, meta})
-	if err != nil {
-		return nil, err
-	}
-	return codec.Marshal(merged{rest, meta})
-}
-
-// clientMeta is a _meta with the info and the capabilities of a client.
-type clientMeta struct {
-	client *mcp.InitializeRequestParams
-	rest   json.RawMessage
-}
-
-// EncodeJSON implements [codec.Encoder].
-func (m *clientMeta) EncodeJSON(w *wire.Writer) {
-	w.Begin()
-	w.Key(`,"` + modern.MetaClientInfo + `":`)
-	m.client.ClientInfo.EncodeJSON(w)
-	w.Key(`,"` + modern.MetaCapabilities + `":`)
-	m.client.Capabilities.EncodeJSON(w)
-	w.EndWith(session.Raw(m.rest))
+	return codec.MarshalFunc(func(w *wire.Writer) {
+		w.Begin()
+		w.Key(`,"_meta":`)
+		w.Begin()
+		w.Key(`,"` + modern.MetaClientInfo + `":`)
+		client.ClientInfo.EncodeJSON(w)
+		w.Key(`,"` + modern.MetaCapabilities + `":`)
+		client.Capabilities.EncodeJSON(w)
+		if ok {
+			w.EndWith(session.Raw(meta))
+		} else {
+			w.End()
+		}
+		w.EndWith(session.Raw(params))
+	})
 }
 
 // Work returns work that serves the stored request of a task with a handler again. The request
