@@ -7,64 +7,73 @@ import (
 
 var large = flag.Bool("large", false, "explore larger models in TestProtocol; this takes minutes and gigabytes")
 
+// size is the number of states of a model.
+type size int
+
+const (
+	small  size = iota // up to 100,000
+	medium             // up to a million; not with -short
+	huge               // millions; only with -large
+)
+
 // The protocol keeps all rules in every state of the models.
 func TestProtocol(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		model model
-		large bool
+		size  size
 	}{
 		{"two members, two steps, an input request, a cancellation and a fault",
-			model{processes: 2, work: []operation{step, ask, step}, faults: 1, cancels: 1}, false},
+			model{processes: 2, work: []operation{step, ask, step}, faults: 1, cancels: 1}, small},
 		{"two members, a sleep, a cancellation and a fault",
-			model{processes: 2, work: []operation{sleep}, faults: 1, cancels: 1}, false},
+			model{processes: 2, work: []operation{sleep}, faults: 1, cancels: 1}, small},
 		{"two members, a step and two faults",
-			model{processes: 2, work: []operation{step}, faults: 2}, false},
+			model{processes: 2, work: []operation{step}, faults: 2}, small},
 		{"two members, an input request and two faults",
-			model{processes: 2, work: []operation{ask}, faults: 2}, false},
+			model{processes: 2, work: []operation{ask}, faults: 2}, medium},
 		{"a front end, a worker, a step and two faults",
-			model{processes: 2, frontEnds: 1, work: []operation{step}, faults: 2}, false},
+			model{processes: 2, frontEnds: 1, work: []operation{step}, faults: 2}, small},
 		{"a member that refuses the task in silence, another one, a step and two faults",
-			model{processes: 2, lacking: 2, silent: true, work: []operation{step}, faults: 2}, false},
+			model{processes: 2, lacking: 2, silent: true, work: []operation{step}, faults: 2}, small},
 		{"a member that refuses the task, another one, a step and two faults",
-			model{processes: 2, lacking: 2, work: []operation{step}, faults: 2}, false},
+			model{processes: 2, lacking: 2, work: []operation{step}, faults: 2}, small},
 		{"a front end, a worker that is upgraded, a step and two faults",
-			model{processes: 2, frontEnds: 1, lacking: 2, upgrades: true, work: []operation{step}, faults: 2}, false},
+			model{processes: 2, frontEnds: 1, lacking: 2, upgrades: true, work: []operation{step}, faults: 2}, small},
 		{"a front end, two workers of which one is upgraded, a step and a fault",
-			model{processes: 3, frontEnds: 1, lacking: 2, upgrades: true, work: []operation{step}, faults: 1}, false},
+			model{processes: 3, frontEnds: 1, lacking: 2, upgrades: true, work: []operation{step}, faults: 1}, medium},
 		{"two members, trials, a step and two faults",
-			model{processes: 2, trials: true, work: []operation{step}, faults: 2}, false},
+			model{processes: 2, trials: true, work: []operation{step}, faults: 2}, medium},
 		{"two members, trials, an input request and two faults",
-			model{processes: 2, trials: true, work: []operation{ask}, faults: 2}, false},
+			model{processes: 2, trials: true, work: []operation{ask}, faults: 2}, medium},
 		{"two members, trials, a step, an input request and a fault",
-			model{processes: 2, trials: true, work: []operation{step, ask}, faults: 1}, false},
+			model{processes: 2, trials: true, work: []operation{step, ask}, faults: 1}, small},
 		{"three members, an input request and a fault",
-			model{processes: 3, work: []operation{ask}, faults: 1}, false},
+			model{processes: 3, work: []operation{ask}, faults: 1}, small},
 		{"a front end, two workers, an input request and a fault",
-			model{processes: 3, frontEnds: 1, work: []operation{ask}, faults: 1}, false},
+			model{processes: 3, frontEnds: 1, work: []operation{ask}, faults: 1}, medium},
 
 		{"two members, two steps, an input request, a cancellation and two faults",
-			model{processes: 2, work: []operation{step, ask, step}, faults: 2, cancels: 1}, true},
+			model{processes: 2, work: []operation{step, ask, step}, faults: 2, cancels: 1}, huge},
 		{"a front end, two workers of which one is upgraded, a step and two faults",
-			model{processes: 3, frontEnds: 1, lacking: 2, upgrades: true, work: []operation{step}, faults: 2}, true},
+			model{processes: 3, frontEnds: 1, lacking: 2, upgrades: true, work: []operation{step}, faults: 2}, huge},
 		{"three members, trials, a step and two faults",
-			model{processes: 3, trials: true, work: []operation{step}, faults: 2}, true},
+			model{processes: 3, trials: true, work: []operation{step}, faults: 2}, huge},
 		{"two members, trials, a step, an input request and two faults",
-			model{processes: 2, trials: true, work: []operation{step, ask}, faults: 2}, true},
+			model{processes: 2, trials: true, work: []operation{step, ask}, faults: 2}, huge},
 		{"two members, a sleep, a step, a cancellation and two faults",
-			model{processes: 2, work: []operation{sleep, step}, faults: 2, cancels: 1}, true},
+			model{processes: 2, work: []operation{sleep, step}, faults: 2, cancels: 1}, huge},
 		{"two members, a step and three faults",
-			model{processes: 2, work: []operation{step}, faults: 3}, true},
+			model{processes: 2, work: []operation{step}, faults: 3}, huge},
 		{"two members, an input request and three faults",
-			model{processes: 2, work: []operation{ask}, faults: 3}, true},
+			model{processes: 2, work: []operation{ask}, faults: 3}, huge},
 		{"a front end, two workers, a step, a cancellation and two faults",
-			model{processes: 3, frontEnds: 1, work: []operation{step}, faults: 2, cancels: 1}, true},
+			model{processes: 3, frontEnds: 1, work: []operation{step}, faults: 2, cancels: 1}, huge},
 		{"three members, a step and two faults",
-			model{processes: 3, work: []operation{step}, faults: 2}, true},
+			model{processes: 3, work: []operation{step}, faults: 2}, huge},
 		{"three members, an input request and two faults",
-			model{processes: 3, work: []operation{ask}, faults: 2}, true},
+			model{processes: 3, work: []operation{ask}, faults: 2}, huge},
 	} {
-		if test.large && !*large {
+		if test.size == huge && !*large || test.size == medium && testing.Short() {
 			continue
 		}
 		t.Run(test.name, func(t *testing.T) {
