@@ -148,10 +148,11 @@ type HandlerOptions struct {
 
 	// MaxQueue is how many bytes may be pending for the connections of a session, or MaxInitialize
 	// while all sessions of the principal have more than four times MaxMessage. Senders of further
-	// messages wait. A single message may be longer. The default is [transport.DefaultMaxQueue]. In
-	// addition, up to eight connections of a session write events from the Store at once; further
-	// ones that resume a stream wait. These events also count for the limit of the principal, above
-	// which a connection that resumes a stream is closed, so that its client tries again.
+	// messages wait. A single message may be longer. The default is [transport.DefaultMaxQueue].
+	// Events that are read from the Store for a connection that resumes a stream count for the limit
+	// of the principal, above which the connection is closed, so that its client tries again. Up to
+	// 16 reads of the Store run at once for a principal, and further ones wait. All networks of
+	// clients without a principal have as many together, and each has half of them.
 	MaxQueue int
 
 	// StallTimeout is how long a connection may accept no data before it is closed. The default is
@@ -299,7 +300,7 @@ type Handler struct {
 	holders   map[string]connSet       // conns without a place, by account; see guard.Account
 	places    int                      // number of places in use; see place
 	usages    map[string]*usage        // by account
-	strangers usage                    // the bytes of all networks
+	strangers usage                    // the bytes and reads of all networks
 	forwards  int                      // number of requests that are being forwarded
 	answerers *answerer                // head of the list of modern requests that are being served
 	loading   map[string]*loading      // sessions being loaded from the store
@@ -343,6 +344,7 @@ func NewHandler(open func(r *http.Request, conn transport.Conn), o HandlerOption
 		h.forwarder = newForwarder(&h.o)
 	}
 	h.strangers.bodies, h.strangers.queued, h.strangers.answers = guard.NewRoom(h.maxBodies()), guard.NewRoom(h.maxBodies()), guard.NewRoom(h.maxBodies())
+	h.strangers.reads = newReads(maxReads, nil)
 	if o.Responder != nil {
 		h.revisions, h.supported = o.Responder.Revisions(), o.Responder.Supported()
 		_, sessions := modern.Split(h.supported)

@@ -29,7 +29,6 @@ type serverConn struct {
 	usage     *usage       // of the account
 	pending   *guard.Meter // the notifications and short answers that are pending in the session
 	in        *queue.Queue
-	replays   chan struct{} // holds an item per connection that writes events from the store
 	done      chan struct{} // closed when the connection has ended
 	closed    chan struct{} // closed when shut has returned
 	closeErr  error         // set before closed is closed
@@ -54,7 +53,6 @@ func newServerConn(h *Handler, id, principal string) *serverConn {
 		id:        id,
 		principal: principal,
 		in:        queue.New(h.o.MaxQueue, h.o.StallTimeout),
-		replays:   make(chan struct{}, maxReplays),
 		done:      make(chan struct{}),
 		closed:    make(chan struct{}),
 		exchanges: exchanges{max: h.o.MaxStreams, quiet: make(chan struct{}), used: time.Now()},

@@ -126,7 +126,12 @@ func (h *Handler) streamFor(ctx context.Context, w http.ResponseWriter, r *http.
 			return st, after, true
 		}
 		st = &serverStream{id: name, numbered: true, outlet: outlet{over: true}}
-		switch rest, err := c.journal.hasRest(ctx, name, after); {
+		switch rest, err := hasRest(ctx, r, c, name, after); {
+		case errors.Is(err, transport.ErrClosed):
+			refuse(w, c.because(err))
+			return nil, 0, false
+		case r.Context().Err() != nil:
+			return nil, 0, false
 		case err != nil && !errors.Is(err, ErrUnknown): // the next attempt may succeed
 			h.o.Logger.Error("events not read", logged(c.id), "stream", name, "error", err)
 			refuse(w, errStore)
@@ -137,6 +142,15 @@ func (h *Handler) streamFor(ctx context.Context, w http.ResponseWriter, r *http.
 	}
 	guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "the events after Last-Event-ID are not stored")
 	return nil, 0, false
+}
+
+// hasRest is [journal.hasRest] as one of the reads of the account. r is the request that waits for it.
+func hasRest(ctx context.Context, r *http.Request, c *serverConn, stream string, after uint64) (bool, error) {
+	if err := c.usage.reads.begin(r.Context(), c.done); err != nil {
+		return false, err
+	}
+	defer c.usage.reads.end()
+	return c.journal.hasRest(ctx, stream, after)
 }
 
 // maxBuffer is how many bytes of events are written at once.
@@ -279,27 +293,11 @@ func (h *Handler) warnNoFlush() {
 	}
 }
 
-// maxReplays is how many connections of a session may hold events from the store at once. A store may
-// copy the events for each of them, and a client may open many connections and read none.
-const maxReplays = 8
-
 // replay writes the events up to upTo from the store. It returns false if the last one of the
 // stream is among them, or if the connection is lost.
 func (s *streamWriter) replay(ctx context.Context, upTo uint64) bool {
 	for s.number < upTo {
-		select {
-		case s.c.replays <- struct{}{}:
-		default:
-			select {
-			case s.c.replays <- struct{}{}:
-			case <-ctx.Done():
-				return false
-			case <-s.c.done:
-				return false
-			}
-		}
 		more, ok := s.replayNext(ctx, upTo)
-		<-s.c.replays
 		if !ok {
 			return false
 		}
@@ -314,20 +312,18 @@ func (s *streamWriter) replay(ctx context.Context, upTo uint64) bool {
 // false if the last event of the stream is among them, or if the connection is lost. It closes the
 // connection, for the client to reconnect, if the account has too many bytes pending.
 func (s *streamWriter) replayNext(ctx context.Context, upTo uint64) (more, ok bool) {
-	events, err := s.h.o.Store.Events(ctx, s.c.id, s.st.id, s.number)
-	if err != nil || len(events) == 0 && upTo != math.MaxUint64 || len(events) > 0 && events[0].Number > s.number+1 {
+	events, size, err := s.read(ctx)
+	switch {
+	case err == errNoRoom:
+		s.hangUp()
+		return false, false
+	case err != nil && (ctx.Err() != nil || s.c.isOver()):
+		return false, false
+	case err != nil || len(events) == 0 && upTo != math.MaxUint64 || len(events) > 0 && events[0].Number > s.number+1:
 		s.h.o.Logger.Warn("events are missing", logged(s.c.id), "stream", s.st.id, "after", s.number, "error", err)
 	}
 	if err != nil || len(events) == 0 {
 		return false, true
-	}
-	size := 0
-	for _, e := range events {
-		size += len(e.Text) + eventOverhead
-	}
-	if !s.c.out.queued.Take(size) {
-		s.hangUp()
-		return false, false
 	}
 	defer s.c.out.queued.Add(-size)
 	for _, e := range events {
@@ -339,6 +335,27 @@ func (s *streamWriter) replayNext(ctx context.Context, upTo uint64) (more, ok bo
 		}
 	}
 	return true, true
+}
+
+// errNoRoom is returned if an account has too many bytes pending for more events from the store.
+var errNoRoom = errors.New("too many bytes are pending")
+
+// read returns the next events from the store, and their size, which it has counted for the account.
+func (s *streamWriter) read(ctx context.Context) (events []Event, size int, err error) {
+	if err := s.c.usage.reads.begin(ctx, s.c.done); err != nil {
+		return nil, 0, err
+	}
+	defer s.c.usage.reads.end() // once the events count
+	if events, err = s.h.o.Store.Events(ctx, s.c.id, s.st.id, s.number); err != nil {
+		return nil, 0, err
+	}
+	for _, e := range events {
+		size += len(e.Text) + eventOverhead
+	}
+	if !s.c.out.queued.Take(size) {
+		return nil, 0, errNoRoom
+	}
+	return events, size, nil
 }
 
 // follow writes events as they arrive.

@@ -1,9 +1,11 @@
 package streamable
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 
+	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
 )
 
@@ -32,6 +34,47 @@ type usage struct {
 	bodies      *guard.Room  // messages that are being received or served, or that sessions hold
 	queued      *guard.Room  // bytes that are pending for the connections of the sessions
 	answers     *guard.Room  // long answers, and those of batches, that are being written
+	reads       *reads
+}
+
+// maxReads is how many reads of stored events of one account run at once. A store may copy a mebibyte
+// or one long event for each of them, which counts for the account only after it was read.
+const maxReads = 16
+
+// reads limits the reads of stored events of an account that run at once. Further reads wait.
+type reads struct {
+	running chan struct{} // holds an item per read
+	of      *reads        // of which these are a part, or nil
+}
+
+func newReads(max int, of *reads) *reads { return &reads{make(chan struct{}, max), of} }
+
+// begin waits until a read may run. It fails with the cause of ctx if ctx ends, and with
+// [transport.ErrClosed] if over is closed. If it does not fail, call end after the read.
+func (x *reads) begin(ctx context.Context, over <-chan struct{}) error {
+	select {
+	case x.running <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-over:
+		return transport.ErrClosed
+	}
+	if x.of == nil {
+		return nil
+	}
+	err := x.of.begin(ctx, over)
+	if err != nil {
+		<-x.running
+	}
+	return err
+}
+
+// end records that a read has ended.
+func (x *reads) end() {
+	if x.of != nil {
+		x.of.end()
+	}
+	<-x.running
 }
 
 // errUnread is the message of the error in place of a long answer for which there is no room.
@@ -56,8 +99,10 @@ func (h *Handler) use(account string) *usage {
 			u.bodies = h.strangers.bodies.Part(h.maxBodies() / networkShare)
 			u.queued = h.strangers.queued.Part(h.maxBodies() / networkShare)
 			u.answers = h.strangers.answers.Part(h.maxBodies() / networkShare)
+			u.reads = newReads(maxReads/networkShare, h.strangers.reads)
 		} else {
 			u.bodies, u.queued, u.answers = guard.NewRoom(h.maxBodies()), guard.NewRoom(h.maxBodies()), guard.NewRoom(h.maxBodies())
+			u.reads = newReads(maxReads, nil)
 		}
 		h.usages[account] = u
 	}
