@@ -475,6 +475,57 @@ func TestRootsChangedDuringHandshakeAreAnnounced(t *testing.T) {
 	})
 }
 
+// stuck writes no notifications about roots before the context of Write ends.
+type stuck struct{ transport.Conn }
+
+func (c stuck) Write(ctx context.Context, m transport.Message) error {
+	if strings.Contains(string(m.Text), "notifications/roots/list_changed") {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	return c.Conn.Write(ctx, m)
+}
+
+// Servers are notified while one of them does not respond.
+func TestRootsChangePassesStuckServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		roots := new(client.Roots)
+		announced := make(chan int, 2)
+		for i := range 2 {
+			near, far := inmemory.Pair(inmemory.Options{})
+			server := session.Serve(far, &mcp.InitializeResult{ServerInfo: mcp.Implementation{Name: "s", Version: "1"}}, &session.Config{
+				Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
+					if req.Method == mcp.MethodNotificationsRootsListChanged {
+						announced <- i
+					}
+					return nil, nil
+				},
+			})
+			defer server.Close()
+			var conn transport.Conn = near
+			if i == 0 {
+				conn = stuck{near}
+			}
+			c, err := client.Connect(t.Context(), conn, &client.Options{Roots: roots})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		began := time.Now()
+		set := make(chan error, 1)
+		go func() { set <- roots.Set(ctx, mcp.Root{URI: "file:///new"}) }()
+		if i := <-announced; i != 1 || time.Since(began) > 0 {
+			t.Errorf("server %d was notified after %v", i, time.Since(began))
+		}
+		if err := <-set; !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Set: %v", err)
+		}
+	})
+}
+
 // delayed calls release before it writes the second message, notifications/initialized.
 type delayed struct {
 	transport.Conn

@@ -40,9 +40,9 @@ func (r *Roots) List() []mcp.Root {
 	return slices.Clone(r.roots)
 }
 
-// Set replaces all roots and notifies the servers. Each root must be a file URI with an absolute
-// path without ".."; otherwise Set fails and changes nothing. If a server cannot be notified, Set
-// returns the error, but the change remains.
+// Set replaces all roots and notifies the servers, all at once. Each root must be a file URI with an absolute
+// path without ".."; otherwise Set fails and changes nothing. If a server cannot be notified before
+// ctx ends, Set returns the error, but the change remains.
 func (r *Roots) Set(ctx context.Context, roots ...mcp.Root) error {
 	for _, root := range roots {
 		if err := checkRoot(root.URI); err != nil {
@@ -77,14 +77,17 @@ func (r *Roots) change(ctx context.Context, f func([]mcp.Root) []mcp.Root) error
 	r.sessions = slices.DeleteFunc(r.sessions, ended)
 	sessions := slices.Clone(r.sessions)
 	r.mu.Unlock()
-	var failed error
-	for _, s := range sessions {
-		err := s.Notify(ctx, mcp.MethodNotificationsRootsListChanged, nil)
-		if err != nil && !errors.Is(err, session.ErrClosed) {
-			failed = errors.Join(failed, err)
-		}
+	failed := make([]error, len(sessions))
+	var group sync.WaitGroup
+	for i, s := range sessions { // at once: no server waits for one that does not respond
+		group.Go(func() {
+			if err := s.Notify(ctx, mcp.MethodNotificationsRootsListChanged, nil); !errors.Is(err, session.ErrClosed) {
+				failed[i] = err
+			}
+		})
 	}
-	return failed
+	group.Wait()
+	return errors.Join(failed...)
 }
 
 // version returns the number of changes so far.
