@@ -92,8 +92,9 @@ func (f *fetched) stale(conn *connection, k kind) bool {
 		!conn.session.Server().Capabilities.Declares(lists[k].announced) && time.Since(f.at) >= f.ttl
 }
 
-// fetch returns the features of a kind that the upstream lists. The list is empty if it has none.
-func (l *link) fetch(ctx context.Context, conn *connection, k kind) (*fetched, error) {
+// fetch returns the features of a kind that the upstream lists. The list is empty if it has none. Its
+// size counts for the limit of all clients as the pages arrive. The caller must pass it to setList.
+func (l *link) fetch(ctx context.Context, conn *connection, k kind) (_ *fetched, err error) {
 	list := &fetched{at: time.Now(), ttl: -1}
 	of := lists[k]
 	if !conn.session.PeerServes(of.method) {
@@ -102,6 +103,11 @@ func (l *link) fetch(ctx context.Context, conn *connection, k kind) (*fetched, e
 	var all []*feature
 	var cursors pages.Cursors
 	size := 0
+	defer func() {
+		if err != nil {
+			l.known.listBytes.Add(-int64(list.size))
+		}
+	}()
 	for params := new(mcp.PaginatedRequestParams); ; {
 		page, err := conn.session.With(session.Timeout(listTimeout)).Call(ctx, of.method, params)
 		if err != nil {
@@ -143,6 +149,11 @@ func (l *link) fetch(ctx context.Context, conn *connection, k kind) (*fetched, e
 		if size > maxFeatureBytes {
 			return nil, fmt.Errorf("proxy: list has more than %d bytes", maxFeatureBytes)
 		}
+		counted := l.known.listBytes.Add(int64(size - list.size))
+		list.size = size
+		if counted-l.c.listOf(l, k).bytes() > maxListBytes {
+			return nil, fmt.Errorf("proxy: lists for all clients have more than %d bytes", maxListBytes)
+		}
 		var next *string
 		if text, ok := textOf(page, "nextCursor"); ok {
 			next = &text
@@ -152,10 +163,7 @@ func (l *link) fetch(ctx context.Context, conn *connection, k kind) (*fetched, e
 			return nil, fmt.Errorf("proxy: list: %w", err)
 		}
 		if !more {
-			list.features, list.size = all, size
-			if l.known.listBytes.Load()+list.bytes()-l.c.listOf(l, k).bytes() > maxListBytes {
-				return nil, fmt.Errorf("proxy: lists for all clients have more than %d bytes", maxListBytes)
-			}
+			list.features = all
 			return list, nil
 		}
 		params = &mcp.PaginatedRequestParams{Cursor: next}
@@ -182,9 +190,10 @@ func (c *client) setList(l *link, conn *connection, k kind, list *fetched) {
 	c.mu.Lock()
 	if l.conn.Load() != conn {
 		c.mu.Unlock()
+		l.known.listBytes.Add(-list.bytes())
 		return
 	}
-	l.known.listBytes.Add(list.bytes() - l.lists[k].bytes())
+	l.known.listBytes.Add(-l.lists[k].bytes())
 	l.lists[k] = list
 	var all []*feature
 	for _, l := range c.links {

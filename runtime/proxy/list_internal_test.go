@@ -5,8 +5,11 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/mcp"
 	user "github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
@@ -78,6 +81,48 @@ func TestListsOfUpstreamAreLimitedTogether(t *testing.T) {
 			if left := p.known[i].listBytes.Load(); left != 0 {
 				t.Errorf("%d bytes of upstream %d are counted at the end", left, i)
 			}
+		}
+	})
+}
+
+// A list counts for the limit as its pages arrive, so that many lists that an upstream does not end
+// do not take all memory. Lists that failed do not count.
+func TestListsCountWhileTheyArrive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := server.New("a", "1", &server.Config{Methods: map[string]session.Handler{
+			mcp.MethodToolsList: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+				if cursor, _ := codec.Member(req.Params, "cursor"); string(cursor) == `"2"` {
+					<-ctx.Done()
+					return nil, context.Cause(ctx)
+				}
+				return session.Raw(`{"tools":[{"name":"t","inputSchema":{"type":"object"}}],"nextCursor":"2"}`), nil
+			},
+		}})
+		defer s.Close()
+		p, err := New("hub", "1", &Config{Upstreams: []Upstream{{Name: "a", Connect: func(context.Context) (transport.Conn, error) {
+			near, far := inmemory.Pair(inmemory.Options{})
+			_, err := s.Serve(far)
+			return near, err
+		}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		near, far := inmemory.Pair(inmemory.Options{})
+		if _, err := p.Serve(far); err != nil {
+			t.Fatal(err)
+		}
+		c, err := user.Connect(t.Context(), near, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.known[0].listBytes.Load() == 0 {
+			t.Error("the first page is not counted")
+		}
+		c.Close()
+		p.Close()
+		if left := p.known[0].listBytes.Load(); left != 0 {
+			t.Errorf("%d bytes are counted at the end", left)
 		}
 	})
 }
