@@ -468,7 +468,15 @@ func (x *connection) callerFor(req *session.Request) *session.Caller {
 		return x.caller
 	}
 	progress := req.Progress()
-	return x.session.With(session.Timeout(0), session.OnProgress(func(p session.Progress) { progress.Report(p) }))
+	return x.session.With(session.Timeout(0), session.OnProgress(func(p session.Progress) { x.report(progress, p) }))
+}
+
+// report passes on progress of a call or of a task, which counts as a notification. Meanwhile, the
+// session drops progress that is outdated.
+func (x *connection) report(to *session.Reporter, p session.Progress) {
+	if x.l.passing.wait(x.session.Done()) {
+		to.Report(p)
+	}
 }
 
 // callWith is call with a connection and a caller.
@@ -727,8 +735,10 @@ func (x *connection) notified(ctx context.Context, req *session.Request) {
 	l.c.notify(x.related(ctx, params), req.Method, params)
 }
 
-// mentionsTask reports whether a message may have related-task metadata.
-func mentionsTask(text json.RawMessage) bool { return bytes.Contains(text, relatedTask) }
+// mentionsTask reports whether a message may have related-task metadata, whose name may be escaped.
+func mentionsTask(text json.RawMessage) bool {
+	return bytes.Contains(text, relatedTask) || bytes.IndexByte(text, '\\') >= 0
+}
 
 var relatedTask = []byte(`"` + task.RelatedTask + `"`)
 

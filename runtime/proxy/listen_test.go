@@ -513,3 +513,31 @@ func TestLogMessagesPassInReplacedSession(t *testing.T) {
 		}
 	}
 }
+
+// The progress of calls counts as notifications of the upstream, which reach a client at a limited
+// rate. The last one arrives.
+func TestFloodOfProgressIsLimited(t *testing.T) {
+	inEras(t, func(t *testing.T, of, up era) {
+		synctest.Test(t, func(t *testing.T) {
+			one := newUpstream(t, "one", up.serving(&server.Config{Session: session.Config{ProgressInterval: -1}}))
+			const reports = 10_000
+			addTool(t, one.Server, "work", func(_ context.Context, c *server.Call, _ struct{}) (string, error) {
+				for i := range reports {
+					c.Progress(float64(i+1), reports, "")
+					time.Sleep(100 * time.Microsecond)
+				}
+				return "done", nil
+			})
+			c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}}), of.in(nil))
+			var received, last atomic.Int64
+			equal(t, "result", "done", mustCall(t, c, "a_work", nil, client.OnProgress(func(p session.Progress) {
+				received.Add(1)
+				last.Store(int64(p.Value))
+			})))
+			if n := received.Load(); n < 500 || n > 1600 { // 1,000 at once, and 500 in a second
+				t.Errorf("%d reports have arrived", n)
+			}
+			equal(t, "last report", int64(reports), last.Load())
+		})
+	})
+}

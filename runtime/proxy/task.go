@@ -75,7 +75,7 @@ func (l *link) startTask(ctx context.Context, req *session.Request, params json.
 		progress := l.c.session.NewReporter(context.WithoutCancel(ctx), token)
 		l.c.p.upstream.Go(func() { // ends when the task is terminal, or with one of the sessions
 			for p := range tracker.Updates(l.c.ctx) {
-				progress.Report(p)
+				conn.report(progress, p)
 			}
 			progress.Finish()
 		})

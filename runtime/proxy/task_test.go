@@ -309,8 +309,9 @@ func TestRelatedTaskHasIDOfReceiver(t *testing.T) {
 			},
 			mcp.MethodTasksResult: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 				got = append(got, string(req.Params))
-				for _, id := range []string{"7", "8"} {
-					answer, err := req.Session.Call(ctx, mcp.MethodElicitationCreate, session.Raw(`{"message":"?","requestedSchema":{"type":"object","properties":{}},`+key+id+`"}}}`))
+				escaped := strings.ReplaceAll(key, "/", `\/`)
+				for _, related := range []string{key + "7", key + "8", escaped + "8"} {
+					answer, err := req.Session.Call(ctx, mcp.MethodElicitationCreate, session.Raw(`{"message":"?","requestedSchema":{"type":"object","properties":{}},`+related+`"}}}`))
 					if err != nil {
 						return nil, err
 					}
@@ -335,7 +336,7 @@ func TestRelatedTaskHasIDOfReceiver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "messages", []string{`{"taskId":"7"}`, id, `{` + key + `7"}},"action":"decline"}`, "no task", `{"action":"decline"}`}, got)
+	equal(t, "messages", []string{`{"taskId":"7"}`, id, `{` + key + `7"}},"action":"decline"}`, "no task", `{"action":"decline"}`, "no task", `{"action":"decline"}`}, got)
 	equal(t, "result", `{"content":[],`+key+id+`"}}}`, string(result))
 }
 
