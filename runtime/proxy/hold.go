@@ -89,7 +89,7 @@ func (l *link) hold(ctx context.Context, conn *connection, req *session.Request,
 	if !req.ProgressToken().IsZero() {
 		caller = conn.session.With(session.Timeout(0), session.OnProgress(func(p session.Progress) {
 			if to := h.attached(); to != nil {
-				to.Progress().Report(p)
+				conn.report(to.Progress(), p)
 			}
 		}))
 	}
@@ -109,12 +109,12 @@ func (l *link) attend(ctx context.Context, h *heldCall) (json.RawMessage, error)
 	for {
 		select {
 		case <-h.done:
-			l.c.release(h)
+			h.c.release(h)
 			return h.result, h.err
 		case <-ctx.Done():
 			h.cancel(context.Cause(ctx))
 			<-h.done
-			l.c.release(h)
+			h.c.release(h)
 			return nil, context.Cause(ctx)
 		case <-h.wake:
 			if result, ok, err := l.endRound(h); ok {
@@ -135,13 +135,13 @@ func (l *link) endRound(h *heldCall) (result json.RawMessage, ok bool, err error
 		h.cancel(errInputRounds)
 		return nil, false, nil // the call fails
 	}
-	if !l.c.retain(h) {
+	if !h.c.retain(h) {
 		h.cancel(errTooManyHeld)
 		return nil, false, nil
 	}
 	h.round++
 	h.request = nil
-	h.timer = time.AfterFunc(l.c.p.inputTimeout(), func() { h.cancel(errInputLate); l.c.release(h) })
+	h.timer = time.AfterFunc(l.c.p.inputTimeout(), func() { h.cancel(errInputLate); h.c.release(h) })
 	var open []modern.InputRequest
 	for _, a := range h.asked {
 		open = append(open, a.InputRequest)
@@ -174,6 +174,20 @@ func (c *client) release(h *heldCall) {
 	}
 }
 
+// heldCall returns the held call with an id, or nil. A client without a principal may have begun it
+// in another network.
+func (c *client) heldCall(id string) *heldCall {
+	for _, other := range c.p.alike(c) {
+		other.mu.Lock()
+		h := other.held[id]
+		other.mu.Unlock()
+		if h != nil {
+			return h
+		}
+	}
+	return nil
+}
+
 // resume continues a held call with the responses in a request. State is that of require.
 func (c *client) resume(ctx context.Context, l *link, req *session.Request, state string) (json.RawMessage, error) {
 	process, rest, _ := strings.Cut(state, ".")
@@ -181,9 +195,7 @@ func (c *client) resume(ctx context.Context, l *link, req *session.Request, stat
 	if process != c.p.process {
 		return nil, invalidState("the call was held by another process of the proxy: send the request again without it")
 	}
-	c.mu.Lock()
-	h := c.held[id]
-	c.mu.Unlock()
+	h := c.heldCall(id)
 	if h == nil {
 		return nil, invalidState("the call has ended, was made by another client, or has waited for input too long: send the request again without it")
 	}

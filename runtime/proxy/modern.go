@@ -20,6 +20,7 @@ import (
 type clientKey struct {
 	session   *session.Session // of the client, or over whose connection modern requests arrive; nil over HTTP
 	principal string           // of modern requests
+	network   string           // of modern requests over HTTP without a principal; see accountOf
 	identity  [sha256.Size]byte
 }
 
@@ -73,6 +74,9 @@ func (p *Proxy) enter(ctx context.Context, req *session.Request) (*client, error
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "invalid params: _meta: client info and capabilities are too long"}
 	}
 	key := clientKey{session: req.Connection(), principal: session.Principal(ctx), identity: sha256.Sum256(text)}
+	if key.session == nil && key.principal == "" {
+		key.network = accountOf(ctx)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -114,6 +118,22 @@ func (p *Proxy) enter(ctx context.Context, req *session.Request) (*client, error
 		c.idle = nil
 	}
 	return c, nil
+}
+
+// alike returns a client, and those that differ from it in their network only.
+func (p *Proxy) alike(c *client) []*client {
+	list := []*client{c}
+	if !c.anonymous {
+		return list
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key, other := range p.clients {
+		if key.network = c.key.network; key == c.key && other != c {
+			list = append(list, other)
+		}
+	}
+	return list
 }
 
 // describeClient returns the client info and the capabilities in a modern request, as params of

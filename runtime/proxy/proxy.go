@@ -41,12 +41,13 @@
 //
 // Modern requests, those of revisions without sessions, share connections: over standard input and
 // output, those of one client; over HTTP, those of one principal whose clients have the same info
-// and capabilities. Over HTTP, the connections are closed five minutes after the last request. A
+// and capabilities, and without a principal those of one network. Over HTTP, the connections are closed five minutes after the last request. A
 // principal can have requests with 32 different infos and capabilities at the same time, and all
 // principals together with 1,000: the proxy rejects further ones with status 503. Without
 // [streamable.HandlerOptions].Principal, all clients over HTTP are one principal: an upstream with
-// sessions must not keep anything in a session that they may not share. Only the limits apply to
-// each network of these clients, as those of the [streamable.Handler] do. A call of such a client
+// sessions must not keep anything in a session that they may not share. Each network of these
+// clients has its own limits, as in the [streamable.Handler], and its own connections, so that
+// strangers do not use up what others need. A call of such a client
 // whose messages could reach the wrong client has a connection of its own: the client wants log
 // messages, or can be asked for input and the upstream has sessions. If the upstream is a child
 // process, that starts one for each such call, up to a quarter of MaxPerPrincipal at once. Further
@@ -102,12 +103,13 @@
 //   - Announcements of changed lists that arrive while a list is being fetched are joined. After
 //     ten announcements at once, a list is fetched once per second.
 //   - A list has 64 MiB and 100,000 features at most, and the lists of an upstream for all clients
-//     together have 1 GiB. Further clients see the other upstreams only.
+//     together have 1 GiB, with those that have arrived in part. Further clients see the other upstreams only.
 //   - The first response to a client waits for the ConnectTimeout, but only for a second if the
 //     same upstream was late for the client before. A call of a tool waits for its own upstream
 //     only.
 //   - Of an upstream, 500 other notifications per second reach a client, and 1,000 at once. The
-//     session with the upstream drops further ones when MaxNotifications are pending.
+//     session with the upstream drops further ones when MaxNotifications are pending, and progress
+//     that is outdated.
 //   - An upstream serves at most 1,024 calls of a client at once, may have 256 input requests
 //     without a response, see [DefaultMaxInputRequests], and make 60 per minute to the session of a
 //     client, see InputRequestsPerMinute. Others are rejected with [session.CodeOverloaded].

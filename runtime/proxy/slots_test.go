@@ -122,8 +122,10 @@ func TestStrangersShareNoLimits(t *testing.T) {
 		p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{up}, Server: server.Config{Logger: discard}})
 		handler := p.Handler(nil)
 		defer handler.Close()
-		if r, err := postFrom(handler, ann, "common", "a_echo", ""); err != nil || r.Result.ResultType != "complete" {
-			t.Fatalf("%v, %v", r, err)
+		for _, from := range []string{ann, eve} {
+			if r, err := postFrom(handler, from, "common", "a_echo", ""); err != nil || r.Result.ResultType != "complete" {
+				t.Fatalf("%v, %v", r, err)
+			}
 		}
 		one.set(slow)
 		var group sync.WaitGroup
@@ -140,14 +142,14 @@ func TestStrangersShareNoLimits(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		for i := range 32 {
+		for range 50 { // a quarter of 200
+			call(eve, "common", "")
+		}
+		for i := range 31 {
 			call(eve, fmt.Sprint("client ", i), "")
 		}
 		call(eve, "one more", "too many clients")
 		call(ann, "another", "")
-		for range 50 { // a quarter of 200
-			call(eve, "common", "")
-		}
 		call(eve, "common", "upstream a: limit of 50 connections of a principal for single calls is reached")
 		call(ann, "common", "")
 		group.Wait()
@@ -449,5 +451,56 @@ func TestAnnouncementsAreJoined(t *testing.T) {
 			}
 			equal(t, "tools", 101, len(toolNames(t, c)))
 		})
+	})
+}
+
+// A network that has reached its limits, and uses the client info of others, leaves them their
+// connections and calls.
+func TestStrangersDoNotUseUpSharedClientInfo(t *testing.T) {
+	const eve, ann = "203.0.113.7:1", "198.51.100.1:1"
+	for _, era := range []era{sessions, modern} {
+		t.Run(era.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				one := newFaulty(t, "a", era, false)
+				up := one.as()
+				up.MaxPerPrincipal = 4
+				p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{up}, Server: server.Config{Logger: discard}})
+				handler := p.Handler(nil)
+				defer handler.Close()
+				for i := range 4 {
+					if _, err := postFrom(handler, eve, fmt.Sprint("client ", i), "a_echo", ""); err != nil {
+						t.Fatal(err)
+					}
+				}
+				const limit = "upstream a: limit of 4 connections of a principal is reached"
+				if r, err := postFrom(handler, eve, "common", "a_echo", ""); err != nil || r.Error == nil || r.Error.Message != limit {
+					t.Fatalf("beyond the limit: %v, %v", r, err)
+				}
+				if r, err := postFrom(handler, ann, "common", "a_echo", ""); err != nil || r.Result.ResultType != "complete" {
+					t.Errorf("another network: %v, %v, %v", r, r.Error, err)
+				}
+			})
+		})
+	}
+}
+
+// A client without a principal may continue a call from another network, with the same info.
+func TestCallContinuesFromAnotherNetwork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := newFaulty(t, "a", sessions, false)
+		p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as()}, Server: server.Config{Logger: discard}})
+		handler := p.Handler(nil)
+		defer handler.Close()
+		asked, err := postFrom(handler, "198.51.100.1:1", "phone", "a_ask", "")
+		if err != nil || asked.Result.ResultType != "input_required" {
+			t.Fatalf("%v, %v", asked, err)
+		}
+		answer := `,"requestState":"` + asked.Result.RequestState + `","inputResponses":{"input1":` + accept + `}`
+		if r, err := postFrom(handler, "203.0.113.7:1", "tablet", "a_ask", answer); err != nil || r.Error == nil {
+			t.Errorf("with other info: %v, %v", r, err)
+		}
+		if r, err := postFrom(handler, "203.0.113.7:1", "phone", "a_ask", answer); err != nil || r.Result.ResultType != "complete" {
+			t.Errorf("%v, %v, %v", r, r.Error, err)
+		}
 	})
 }
