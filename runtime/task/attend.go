@@ -104,14 +104,19 @@ func (f *fleet) received(id string, data []byte) {
 		return
 	}
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	each := f.followed[id]
 	if each == nil || each.attendant == nil || len(each.messages) == maxMessages {
+		f.mu.Unlock()
 		return
 	}
 	each.messages = append(each.messages, next)
-	if each.passed == nil && f.m.spawn(func() { f.pass(each) }) { // ends when no message is left
+	start := each.passed == nil
+	if start {
 		each.passed = make(chan struct{})
+	}
+	f.mu.Unlock() // spawn locks the Manager's mu
+	if start {
+		f.m.spawn(func() { f.pass(each) }) // ends when no message is left
 	}
 }
 

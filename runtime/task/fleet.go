@@ -43,6 +43,7 @@ type fleet struct {
 
 	announcing sync.Mutex // held by announceMissing
 
+	// mu may be locked while the Manager's mu is held, but not the other way round.
 	mu         sync.Mutex
 	membership Membership
 	own        map[string]bool      // IDs of all memberships of this process

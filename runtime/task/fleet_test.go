@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -677,4 +678,48 @@ func TestOrphanThatHasEnded(t *testing.T) {
 			t.Errorf("the task is %s:\n%s", r.Status, &log)
 		}
 	})
+}
+
+// Messages for the requestors of a member arrive while the member creates tasks. The test hangs if
+// the two wait for each other.
+func TestMessagesArriveDuringCreation(t *testing.T) {
+	f := memory.NewFleet()
+	stop := make(chan struct{})
+	talks := func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		for {
+			select {
+			case <-stop:
+				return raw(`{}`), nil
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			default:
+				run.Notify(ctx, mcp.MethodNotificationsMessage, raw(`{}`))
+			}
+		}
+	}
+	cfg := task.Config{Limits: task.Limits{Rate: -1, Tasks: -1}}
+	a, b := newManager(t, withStore(cfg, f.Store())), newManager(t, withStore(cfg, f.Store()))
+	var group sync.WaitGroup
+	for range 4 {
+		id := create(t, a, task.Request{Work: talks}).TaskID
+		group.Go(func() { b.Result(t.Context(), "alice", id, silent{}) })
+	}
+	for range 5_000 {
+		create(t, b, task.Request{Work: returns(`{}`)})
+	}
+	close(stop)
+	group.Wait()
+}
+
+// silent is a requestor that ignores all messages.
+type silent struct{}
+
+func (silent) Call(context.Context, string, codec.Encoder) (json.RawMessage, error) {
+	return nil, errors.New("not supported")
+}
+func (silent) Notify(context.Context, string, codec.Encoder) error { return nil }
+
+func withStore(cfg task.Config, s task.Store) task.Config {
+	cfg.Store = s
+	return cfg
 }
