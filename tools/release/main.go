@@ -4,6 +4,7 @@
 //	release prepare VERSION
 //	release proxy DIR VERSION
 //	release artifacts DIR VERSION
+//	release names [TAG]
 //
 // Check lists what stands in the way of a release: changes that are not committed, an empty section
 // "Unreleased" of CHANGELOG.md, and a VERSION that semantic versioning does not allow for the changes
@@ -23,6 +24,8 @@
 // command line for all platforms, a container image of it, lists of dependencies (CycloneDX), and
 // checksums. They are the same bytes wherever they are made with the same version of Go.
 //
+// Names counts the exported names of each package, and the change since TAG.
+//
 // All modules are published but those below tools and examples, which nobody imports.
 package main
 
@@ -34,6 +37,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"time"
 )
 
@@ -46,7 +50,7 @@ func main() {
 	}
 }
 
-var errUsage = errors.New("want check [-base TAG] [VERSION], prepare VERSION, proxy DIR VERSION, or artifacts DIR VERSION")
+var errUsage = errors.New("want check [-base TAG] [VERSION], prepare VERSION, proxy DIR VERSION, artifacts DIR VERSION, or names [TAG]")
 
 // run executes a command in the repository that has the folder dir.
 func run(ctx context.Context, dir string, args []string, out io.Writer) error {
@@ -74,6 +78,8 @@ func run(ctx context.Context, dir string, args []string, out io.Writer) error {
 		return r.proxy(ctx, args[0], args[1], out)
 	case name == "artifacts" && len(args) == 2:
 		return r.artifacts(ctx, args[0], args[1], platforms, out)
+	case name == "names" && len(args) <= 1:
+		return r.names(ctx, strings.Join(args, ""), out)
 	}
 	return errUsage
 }

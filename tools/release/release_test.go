@@ -213,6 +213,13 @@ func TestPrepare(t *testing.T) {
 	commit("Add a constant")
 	check("v1.0.1", "v1.0.1 must be at least v1.1.0", "lib: Added: added")
 	check("v1.1.0")
+	var count strings.Builder
+	if err := r.names(ctx, "", &count); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(strings.Fields(count.String()), " "); got != "github.com/example/lib 2 +1 since v1.0.0 nested 1 +0 since v1.0.0 all 3 +1 since v1.0.0" {
+		t.Errorf("the names are counted as %q", got)
+	}
 	edit(t, r, "nested/nested.go", "func Twice(", "func Double(")
 	edit(t, r, "nested/experimental/e.go", "const Idea", "const Better")
 	commit("Rename a function")

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"go/types"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// names prints how many names users of each package meet, and how that has changed since base, which
+// is by default the newest release. Generated packages, and the one that only they use, do not count.
+func (r *repository) names(ctx context.Context, base string, out io.Writer) error {
+	if base == "" {
+		var err error
+		if base, err = r.newest(ctx); err != nil {
+			return err
+		}
+	}
+	now, err := r.countNames(ctx, []string{"GOWORK=off"})
+	if err != nil {
+		return err
+	}
+	before := make(map[string]int)
+	if base != "" {
+		work, err := os.MkdirTemp("", "release")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(work)
+		old, err := r.clone(ctx, work, base)
+		if err != nil {
+			return err
+		}
+		fetching, err := old.fetching(ctx, filepath.Join(work, "modules"))
+		if err != nil {
+			return err
+		}
+		if before, err = old.countNames(ctx, fetching); err != nil {
+			return err
+		}
+	}
+	row := func(title string, now, before int) {
+		change := ""
+		if base != "" {
+			change = fmt.Sprintf(" %+5d since %s", now-before, base)
+		}
+		fmt.Fprintf(out, "%-48s %5d%s\n", title, now, change)
+	}
+	sum := [2]int{}
+	all := maps.Clone(before)
+	maps.Copy(all, now)
+	for _, path := range slices.Sorted(maps.Keys(all)) {
+		row(path, now[path], before[path])
+		sum[0] += now[path]
+		sum[1] += before[path]
+	}
+	row("all", sum[0], sum[1])
+	return nil
+}
+
+// countNames counts the exported types, functions, constants, variables and methods by package.
+func (r *repository) countNames(ctx context.Context, env []string) (map[string]int, error) {
+	packages, err := r.packages(ctx, env)
+	if err != nil {
+		return nil, err
+	}
+	counts := make(map[string]int)
+	for path, p := range packages {
+		path = strings.TrimPrefix(path, r.path+"/")
+		if path == "mcp" || strings.HasPrefix(path, "mcp/") || path == "codec/wire" {
+			continue
+		}
+		for _, name := range p.Scope().Names() {
+			object := p.Scope().Lookup(name)
+			if !object.Exported() {
+				continue
+			}
+			counts[path]++
+			named, ok := object.Type().(*types.Named)
+			if _, isType := object.(*types.TypeName); !ok || !isType {
+				continue
+			}
+			for m := range named.Methods() {
+				if m.Exported() {
+					counts[path]++
+				}
+			}
+		}
+	}
+	return counts, nil
+}
