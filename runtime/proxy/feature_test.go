@@ -1,8 +1,12 @@
 package proxy_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -258,4 +262,35 @@ func TestUnlistedResourceIsFoundAfterOtherErrors(t *testing.T) {
 	if _, err := c.ReadResource(t.Context(), "memo:///3"); err == nil || err.Error() != "jsonrpc: Unknown resource (code 0)" {
 		t.Errorf("unknown resource: %v", err)
 	}
+}
+
+// However many features of an upstream another one hides, the log has one line for them. It says
+// which upstream serves them.
+func TestHiddenFeaturesAreLoggedOnce(t *testing.T) {
+	one, two := newUpstream(t, "one", nil), newUpstream(t, "two", nil)
+	for i := range 3 {
+		addResource(t, one.Server, fmt.Sprint("memo://", i), "one")
+		addResource(t, two.Server, fmt.Sprint("memo://", i), "two")
+	}
+	addResource(t, two.Server, "memo://more", "two")
+	var log bytes.Buffer
+	p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a"), two.as("b")}, Server: server.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}})
+	c := connect(t, p, nil)
+	uris := 0
+	for _, err := range c.Resources(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		uris++
+	}
+	equal(t, "resources", 4, uris)
+	c.Close()
+	p.Close()
+	var lines []string
+	for line := range strings.Lines(log.String()) {
+		if _, text, ok := strings.Cut(line, "hidden"); ok {
+			lines = append(lines, strings.TrimSpace(text))
+		}
+	}
+	equal(t, "log", []string{`" kind=resources upstream=b number=3 key=memo://0 by=a`}, lines)
 }

@@ -202,12 +202,7 @@ func (c *client) setList(l *link, conn *connection, k kind, list *fetched) {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b *feature) int { return cmp.Compare(a.key, b.key) })
-	merged := slices.CompactFunc(all, func(a, b *feature) bool {
-		if a.key == b.key && a.link != b.link {
-			c.p.log.Warn("feature hidden", "kind", lists[k].member, "key", a.key, "upstream", b.link.up.Name, "by", a.link.up.Name)
-		}
-		return a.key == b.key
-	})
+	merged := c.distinct(all, k)
 	before := c.table.Load()
 	now := *before
 	now[k] = merged
@@ -225,6 +220,34 @@ func (c *client) setList(l *link, conn *connection, k kind, list *fetched) {
 			c.notify(c.ctx, lists[k].changed, nil)
 		}
 	}
+}
+
+// distinct returns the first feature with each key of a sorted list, which it overwrites. For each
+// upstream whose features are hidden by those of others, it logs one line: upstreams decide how many
+// there are.
+func (c *client) distinct(all []*feature, k kind) []*feature {
+	kept, hidden := all[:0], map[*link]int{}
+	var examples []*feature // the first hidden feature of each upstream
+	for _, f := range all {
+		n := len(kept)
+		if n == 0 || kept[n-1].key != f.key {
+			kept = append(kept, f)
+			continue
+		}
+		if kept[n-1].link == f.link {
+			continue
+		}
+		if hidden[f.link]++; hidden[f.link] == 1 {
+			examples = append(examples, f)
+		}
+	}
+	clear(all[len(kept):])
+	for _, f := range examples {
+		i, _ := slices.BinarySearchFunc(kept, f.key, compareKey)
+		c.p.log.Warn("features hidden", "kind", lists[k].member, "upstream", f.link.up.Name, "number", hidden[f.link],
+			"key", f.key, "by", kept[i].link.up.Name)
+	}
+	return kept
 }
 
 // ownParams returns the params of a request for a list of the server itself, on behalf of another
