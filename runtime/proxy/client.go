@@ -49,6 +49,8 @@ type client struct {
 	known         map[taskKey]*knownTask   // tasks of upstreams that belong to the client
 	order         []taskKey                // of known, the oldest first
 	states        int                      // size of the states in known
+	creating      int                      // requests of upstreams that create a task at the client
+	early         map[string]notification  // of tasks that these may have created, by id
 }
 
 // Limits of the state of a client. The oldest tasks are forgotten.
@@ -245,15 +247,21 @@ func (p *Proxy) initialize(ctx context.Context, req *session.Request, next sessi
 // notified passes a notification of the client to the upstreams that it concerns. It does not wait
 // for them.
 func (c *client) notified(req *session.Request) {
-	to := c.links
+	n := notification{req.Method, req.Params}
 	if req.Method == mcp.MethodNotificationsTasksStatus {
 		id, _ := textOf(req.Params, "taskId")
-		to = []*link{c.creator(id)}
-	}
-	for _, l := range to {
-		if l != nil && l.ready() != nil && !l.outbox.TryPut(notification{req.Method, req.Params}, len(req.Params)) {
-			c.p.log.Warn("notification dropped", "upstream", l.up.Name, "method", req.Method)
+		kept := c.keepEarly(id, n)
+		switch l := c.creator(id); {
+		case l == nil:
+		case kept:
+			c.passEarly(l, id)
+		default:
+			l.put(n)
 		}
+		return
+	}
+	for _, l := range c.links {
+		l.put(n)
 	}
 }
 

@@ -100,6 +100,13 @@ func newLink(c *client, i int) *link {
 // maxOutboxBytes limits the size of these notifications.
 const maxOutboxBytes = 1 << 20
 
+// put passes a notification of the client to the upstream. It does not wait.
+func (l *link) put(n notification) {
+	if l.ready() != nil && !l.outbox.TryPut(n, len(n.params)) {
+		l.c.p.log.Warn("notification dropped", "upstream", l.up.Name, "method", n.method)
+	}
+}
+
 // notify sends a notification of the client to the upstream.
 func (l *link) notify(n notification) {
 	conn := l.ready()
@@ -615,8 +622,11 @@ func (x *connection) handle(ctx context.Context, req *session.Request) (codec.En
 	}
 	idOf := func(own string) (string, bool) { return l.awaitID(ctx, own) }
 	params := l.named(req.Method, l.toClient(req.Params, idOf))
-	if _, asTask := req.Task(); asTask && !req.Keep() {
-		return nil, context.Cause(ctx)
+	if _, asTask := req.Task(); asTask {
+		if !req.Keep() {
+			return nil, context.Cause(ctx)
+		}
+		defer l.c.expectTask()()
 	}
 	switch req.Method {
 	case mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksCancel:
@@ -637,6 +647,7 @@ func (x *connection) handle(ctx context.Context, req *session.Request) (codec.En
 	}
 	if id, ok := textOf(result, "task", "taskId"); ok {
 		l.addAsked(id)
+		l.c.passEarly(l, id)
 	}
 	if req.Method == mcp.MethodTasksList {
 		result = l.onlyAsked(result)

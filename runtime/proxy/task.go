@@ -441,6 +441,48 @@ func (l *link) onlyAsked(result json.RawMessage) json.RawMessage {
 	return object.With(result, "tasks", append(list, ']'))
 }
 
+// expectTask records that an upstream creates a task at the client. The caller calls the result once
+// the task is recorded.
+func (c *client) expectTask() (created func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.creating++
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.creating--; c.creating == 0 {
+			c.early = nil
+		}
+	}
+}
+
+// keepEarly keeps the latest notification of a task at the client for passEarly, because it may
+// arrive before the response that names the task is handled. It returns false if no upstream is
+// creating a task, or if there are too many notifications.
+func (c *client) keepEarly(id string, n notification) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.early[id]; c.creating == 0 || !ok && len(c.early) >= maxOutbox || len(n.params) > maxOutboxBytes/maxOutbox {
+		return false
+	}
+	if c.early == nil {
+		c.early = map[string]notification{}
+	}
+	c.early[strings.Clone(id)] = n
+	return true
+}
+
+// passEarly passes the notification of a task to the upstream that has created it, if there is one.
+func (c *client) passEarly(l *link, id string) {
+	c.mu.Lock()
+	n, ok := c.early[id]
+	delete(c.early, id)
+	c.mu.Unlock()
+	if ok {
+		l.put(n)
+	}
+}
+
 // creator returns the upstream that has created a task at the client, or nil.
 func (c *client) creator(id string) *link {
 	if i := slices.IndexFunc(c.links, func(l *link) bool { return l.hasAsked(id) }); i >= 0 {

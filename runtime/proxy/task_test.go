@@ -234,6 +234,57 @@ func TestTaskOfClientPasses(t *testing.T) {
 	})
 }
 
+// The state of a task at the client reaches the upstream that has created it, and no other one, also
+// if it arrives before the response that names the task.
+func TestEarlyStatusOfClientTaskPasses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		status := make(chan string, 10)
+		cfg := func(name string) *server.Config {
+			return &server.Config{Methods: map[string]session.Handler{
+				mcp.MethodNotificationsTasksStatus: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
+					id, _ := codec.Member(req.Params, "taskId")
+					status <- name + " " + string(id)
+					return nil, nil
+				},
+			}}
+		}
+		one, two := newUpstream(t, "one", cfg("one")), newUpstream(t, "two", cfg("two"))
+		const state = `"status":"working","createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z","ttl":null}`
+		o := sessions.in(nil)
+		o.Capabilities.Elicitation = &mcp.ClientCapabilitiesElicitation{}
+		o.Capabilities.Tasks = receiver.ClientCapabilities(false, false, true)
+		o.Session.Receiving = []session.Middleware{func(next session.Handler) session.Handler {
+			return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+				if req.Method != mcp.MethodElicitationCreate {
+					return next(ctx, req)
+				}
+				for _, id := range []string{"7", "8"} {
+					if err := req.Session.Notify(ctx, mcp.MethodNotificationsTasksStatus, session.Raw(`{"taskId":"`+id+`",`+state)); err != nil {
+						return nil, err
+					}
+				}
+				synctest.Wait()
+				return session.Raw(`{"task":{"taskId":"7",` + state + `}`), nil
+			}
+		}}
+		connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{two.as("b"), one.as("a")}}), o)
+		s := one.Sessions()[0]
+		if err := s.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Call(t.Context(), mcp.MethodElicitationCreate, session.Raw(`{"message":"?","requestedSchema":{"type":"object","properties":{}},"task":{}}`)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		close(status)
+		var got []string
+		for s := range status {
+			got = append(got, s)
+		}
+		equal(t, "states", []string{`one "7"`}, got)
+	})
+}
+
 // The client knows all upstreams as one. A task that one of them has created at the client is that
 // of no task for the others.
 func TestTaskOfClientBelongsToUpstream(t *testing.T) {
