@@ -39,6 +39,7 @@ type hooks struct {
 	afterOrphan  func(r task.Record) // with each brief
 	noOrphans    bool                // Orphans yields nothing
 	afterGet     func(r task.Record) error
+	outdated     func() *task.Record // what Get returns; nil for the present record
 	beforeCreate func()
 	afterJoin    func(e task.Events) // before Join returns
 	offer        func() error
@@ -68,6 +69,11 @@ func (s *racingStore) latest() task.Membership {
 func (s *racingStore) Now() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
 
 func (s *racingStore) Get(ctx context.Context, id string) (task.Record, error) {
+	if f := s.get().outdated; f != nil {
+		if r := f(); r != nil {
+			return *r, nil
+		}
+	}
 	r, err := s.FleetStore.Get(ctx, id)
 	if f := s.get().afterGet; f != nil && err == nil {
 		err = f(r)
@@ -766,4 +772,39 @@ func TestFailedCreationDoesNotRun(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A response to an input request is stored although a server that was cut off returns the record
+// from before the input request.
+func TestUpdateOfOutdatedRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := memory.NewFleet()
+		a := join(t, f, task.Config{}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			time.Sleep(time.Second)
+			answer, err := run.Call(ctx, mcp.MethodElicitationCreate, nil)
+			return raw(answer), err
+		})
+		b, store := joinRacing(t, f, task.Config{}, nil)
+		id := a.create(t, nil)
+		earlier := a.record(t, id)
+		time.Sleep(time.Minute)
+		if got := get(t, a.Manager, id); got.Status != mcp.TaskStatusInputRequired {
+			t.Fatalf("the task is %s", got.Status)
+		}
+		var reads atomic.Int64
+		store.set(hooks{outdated: func() *task.Record {
+			if reads.Add(1) > 2 { // one to check the principal, one to answer
+				return nil
+			}
+			return &earlier
+		}})
+		err := b.Update(t.Context(), "alice", id, "tasks/update", func(*task.InputRequest) (json.RawMessage, error) {
+			return json.RawMessage(`{"action":"accept"}`), nil
+		})
+		store.set(hooks{})
+		synctest.Wait()
+		if r := a.record(t, id); err != nil || r.Status != mcp.TaskStatusCompleted || !strings.Contains(string(r.Result), "accept") {
+			t.Errorf("the task is %s with %s, %v", r.Status, string(r.Result), err)
+		}
+	})
 }
