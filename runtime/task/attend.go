@@ -11,9 +11,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/network"
 )
 
-// An attendant is a Run in a process that does not hold the task: it runs no work. It knows the
-// requestors of this process, delivers input requests to them, and passes on what the work sends
-// them from the member that holds the task.
+// An attendant is a Run that runs no work. It knows the requestors of this process that wait for a
+// task, or have created it for other members, whichever member holds the task: it delivers input
+// requests to them, and passes on what the work sends them from another member.
 
 // maxMessages and messageTimeout bound what an attendant holds for a requestor that is slow. Later
 // messages are dropped.
@@ -25,6 +25,7 @@ const (
 // attend returns the attendant of a task, until unattend is called as often as attend.
 func (f *fleet) attend(r *Record) *Run {
 	f.follow(r.ID)
+	held := f.m.findRun(r.ID)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	each := f.followed[r.ID]
@@ -32,6 +33,9 @@ func (f *fleet) attend(r *Record) *Run {
 		run := &Run{m: f.m, id: r.ID, seq: r.Seq, method: r.Method, token: r.Token, extension: r.Extension()}
 		run.usage = taskUsage{principal: r.Owner, bytes: r.Bytes, revision: r.Revision}
 		run.progress.restart()
+		if held != nil {
+			run.creator = held.creator
+		}
 		each.attendant = run
 	}
 	each.attending++
@@ -68,19 +72,34 @@ func (f *fleet) attendant(id string) *Run {
 	return nil
 }
 
-// findLocal returns the work of a task in this process, its attendant, or nil.
+// findLocal returns what knows the waiters of a task in this process: the attendant of the task, its
+// work, or nil.
 func (m *Manager) findLocal(id string) *Run {
-	run := m.findRun(id)
-	if run == nil && m.fleet != nil {
-		run = m.fleet.attendant(id)
+	if m.fleet != nil {
+		if attendant := m.fleet.attendant(id); attendant != nil {
+			return attendant
+		}
 	}
-	return run
+	return m.findRun(id)
 }
 
 // message is a notification that work sends to a requestor of another member.
 type message struct {
 	Method string          `json:"method"`
 	Params json.RawMessage `json:"params,omitempty"`
+}
+
+// waiting is the message with which a member says that a requestor waits there: the member that runs
+// the work may know another one. It is no JSON, so that earlier versions of this package ignore it.
+const waiting = "waiting"
+
+// announceWaiter makes the member that holds a task send the messages of the work to others, too.
+func (f *fleet) announceWaiter(ctx context.Context, id string) {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	if err := boundary.Run(func() error { return f.current().Send(ctx, id, []byte(waiting)) }); err != nil {
+		f.m.cfg.Logger.Debug("waiter not announced", "task", id, "error", err)
+	}
 }
 
 // drain waits until the messages that have arrived for a task are passed on, or ctx ends.
@@ -99,6 +118,12 @@ func (f *fleet) drain(ctx context.Context, id string) {
 // received passes a message on to the requestor of an attendant. One goroutine for each task keeps
 // the order.
 func (f *fleet) received(id string, data []byte) {
+	if string(data) == waiting {
+		if run := f.m.findRun(id); run != nil {
+			run.setElsewhere()
+		}
+		return
+	}
 	var next message
 	if json.Unmarshal(data, &next) != nil {
 		return
@@ -168,6 +193,21 @@ func (to remote) Notify(ctx context.Context, method string, params codec.Encoder
 		return err
 	}
 	return boundary.Run(func() error { return to.f.current().Send(ctx, to.id, data) })
+}
+
+// everywhere is the [Requestor] of work that has requestors in this process and in others.
+type everywhere struct {
+	remote
+	here Requestor
+}
+
+// Notify sends a message to both. It fails if both do.
+func (to everywhere) Notify(ctx context.Context, method string, params codec.Encoder) error {
+	err := to.remote.Notify(ctx, method, params)
+	if to.here.Notify(ctx, method, params) == nil {
+		return nil
+	}
+	return err
 }
 
 // createElsewhere stores a task that other members run. The attendant of the task exists until the

@@ -190,10 +190,7 @@ func (f *fleet) disclaim(id string, claim Claim, ready func(r *Record) bool) (r 
 // this member offers it until another member claims it, and its requestor in this process, which may
 // be nil, receives the messages of the work.
 func (f *fleet) attendForeign(via Requestor, r *Record) {
-	attendant := f.attend(r)
-	if _, elsewhere := via.(remote); !elsewhere {
-		attendant.setLastSeen(via)
-	}
+	f.attend(r).setLastSeen(via)
 	f.mu.Lock()
 	each := f.followed[r.ID]
 	again := each.places()

@@ -723,3 +723,64 @@ func withStore(cfg task.Config, s task.Store) task.Config {
 	cfg.Store = s
 	return cfg
 }
+
+// gone is the requestor of a session that has ended.
+type gone struct{ silent }
+
+func (gone) Notify(context.Context, string, codec.Encoder) error { return errors.New("disconnected") }
+
+// The messages of the work reach a requestor that waits at any member: if another requestor has
+// created the task at the member that holds it, and after the task has moved to the member or away
+// from it.
+func TestMessagesFollowWaiters(t *testing.T) {
+	const minute = "notifications/minute"
+	talks := func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		for {
+			select {
+			case <-time.After(time.Minute):
+				run.Notify(ctx, minute, raw(`{}`))
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		}
+	}
+	for _, test := range []struct {
+		name     string
+		move     func(t *testing.T, a, b *member, id string)
+		atHolder bool // a requestor that waits at the first holder gets messages, too
+	}{
+		{"not moved", func(*testing.T, *member, *member, string) {}, true},
+		{"taken over", func(t *testing.T, _, b *member, id string) {
+			if err := b.TakeOver(t.Context(), id); err != nil {
+				t.Error(err)
+			}
+		}, true},
+		{"holder closed", func(_ *testing.T, a, _ *member, _ string) { a.Close(context.Background()) }, false},
+		{"holder cut off", func(t *testing.T, a, _ *member, _ string) {
+			a.cut(t)
+			time.Sleep(2 * task.DefaultLease)
+		}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := memory.NewFleet()
+				a, b := join(t, f, task.Config{}, talks), join(t, f, task.Config{}, talks)
+				id := a.create(t, gone{})
+				early, atHolder := new(peer), new(peer)
+				go b.Result(t.Context(), "alice", id, early)
+				go a.Result(t.Context(), "alice", id, atHolder)
+				synctest.Wait()
+				test.move(t, a, b, id)
+				const minutes = 10
+				before, beforeAtHolder := len(early.received()), len(atHolder.received())
+				time.Sleep(minutes*time.Minute + time.Second)
+				if n := len(early.received()) - before; n != minutes {
+					t.Errorf("got %d messages", n)
+				}
+				if n := len(atHolder.received()) - beforeAtHolder; test.atHolder && n != minutes {
+					t.Errorf("got %d messages at the first holder", n)
+				}
+			})
+		})
+	}
+}

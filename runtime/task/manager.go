@@ -482,6 +482,9 @@ func (m *Manager) get(ctx context.Context, principal, id string, via Requestor, 
 	if run := m.findLocal(id); run != nil {
 		run.setLastSeen(via)
 	}
+	if run := m.findRun(id); run != nil {
+		run.setLastSeen(via)
+	}
 	m.recheck(r)
 	return nil
 }

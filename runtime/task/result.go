@@ -53,10 +53,14 @@ func (m *Manager) wait(ctx context.Context, r *Record, via Requestor) error {
 	m.audit.waiting.Add(1)
 	defer m.audit.waiting.Add(-1)
 	run := m.findRun(r.ID)
-	attended := run == nil && via != nil && m.fleet != nil
+	attended := via != nil && m.fleet != nil
 	if attended {
+		held := run != nil
 		run = m.fleet.attend(r)
 		defer m.fleet.unattend(r.ID)
+		if !held {
+			m.fleet.announceWaiter(ctx, r.ID)
+		}
 	}
 	if run != nil && via != nil {
 		run.addWaiter(via)

@@ -67,6 +67,7 @@ type Run struct {
 	lastSeen         Requestor    // destination if there are no waiters; nil if unknown
 	waiters          []Requestor  // requestors that wait in Result, the latest last
 	waitersBuf       [1]Requestor // initial buffer of waiters
+	elsewhere        bool         // requestors in other processes of the fleet may wait for messages, too
 	progress         progress
 	lastInputRequest uint64                    // number of the latest input request
 	consumed         map[uint64]bool           // numbers of the input requests whose answers were returned
@@ -150,7 +151,7 @@ func (m *Manager) newRun(ctx context.Context, r *Record, via Requestor) (*Run, e
 		m.setContext(run, ctx) // while mu is held, so that parkSoon finds the run or Drain was called before
 	}
 	if m.fleet != nil {
-		run.claim, run.held = r.Claim, true
+		run.claim, run.held, run.elsewhere = r.Claim, true, via == nil
 		run.claiming.Store(true)
 		m.fleet.follow(r.ID)
 	}
@@ -372,24 +373,57 @@ func (run *Run) suspend() {
 	})
 }
 
-// destination returns the Requestor for the next message, or nil. In a fleet, it is those of other
-// processes if there is none in this one. The caller holds mu.
+// destination returns the Requestor for the next message, or nil. In a fleet, it includes those of
+// other processes that may wait for it. The caller holds mu.
 func (run *Run) destination() Requestor {
+	here := run.here()
+	switch {
+	case !run.elsewhere:
+		return here
+	case here == nil:
+		return remote{run.m.fleet, run.id}
+	}
+	return everywhere{remote{run.m.fleet, run.id}, here}
+}
+
+// here returns the Requestor in this process for the next message, or nil. In a fleet, the waiters
+// are those of the attendant, which stays when the task moves from one member to another. The caller
+// holds mu.
+func (run *Run) here() Requestor {
+	var attendant *Run
+	if run.held {
+		attendant = run.m.fleet.attendant(run.id)
+	}
+	if attendant != nil {
+		attendant.mu.Lock()
+		defer attendant.mu.Unlock()
+		if n := len(attendant.waiters); n > 0 {
+			return attendant.waiters[n-1]
+		}
+		if run.lastSeen == nil {
+			return attendant.lastSeen
+		}
+	}
 	if n := len(run.waiters); n > 0 {
 		return run.waiters[n-1]
-	}
-	if run.lastSeen == nil && run.held {
-		return remote{run.m.fleet, run.id}
 	}
 	return run.lastSeen
 }
 
-// Requestor returns the requestor that the next message of the work would be sent to, or nil if it
-// is unknown.
+// Requestor returns the requestor in this process that the next message of the work would be sent
+// to, or nil if there is none.
 func (run *Run) Requestor() Requestor {
 	run.mu.Lock()
 	defer run.mu.Unlock()
-	return run.destination()
+	return run.here()
+}
+
+// setElsewhere makes requestors in other processes destinations, too.
+func (run *Run) setElsewhere() {
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	run.elsewhere = true
+	run.cancelStaleReport()
 }
 
 // setLastSeen makes via the destination while there are no waiters.
@@ -398,30 +432,43 @@ func (run *Run) setLastSeen(via Requestor) {
 		return
 	}
 	run.mu.Lock()
-	defer run.mu.Unlock()
 	run.lastSeen = via
-	run.cancelStaleReport()
+	run.mu.Unlock()
+	run.redirect()
 }
 
 // addWaiter adds a Requestor that waits in Result. It is the destination until a later one is added
 // or removeWaiter is called.
 func (run *Run) addWaiter(via Requestor) {
 	run.mu.Lock()
-	defer run.mu.Unlock()
 	run.waiters = append(run.waiters, via)
-	run.cancelStaleReport()
+	run.mu.Unlock()
+	run.redirect()
 }
 
 // removeWaiter undoes addWaiter.
 func (run *Run) removeWaiter(via Requestor) {
 	run.mu.Lock()
-	defer run.mu.Unlock()
 	for i := len(run.waiters) - 1; i >= 0; i-- {
 		if run.waiters[i] == via {
 			run.waiters = slices.Delete(run.waiters, i, i+1)
 			break
 		}
 	}
+	run.mu.Unlock()
+	run.redirect()
+}
+
+// redirect cancels a report of the work in this process that is being sent to another requestor
+// than the present destination.
+func (run *Run) redirect() {
+	if run.m.fleet != nil && !run.held { // an attendant
+		if run = run.m.findRun(run.id); run == nil {
+			return
+		}
+	}
+	run.mu.Lock()
+	defer run.mu.Unlock()
 	run.cancelStaleReport()
 }
 
