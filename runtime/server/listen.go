@@ -129,6 +129,12 @@ func (h *handler) beginListening(ctx context.Context, params *mcp.SubscriptionsL
 		return nil, invalidRequest("limit of %d bytes of subscriptions is reached", s.cfg.MaxSubscriptionBytes)
 	}
 	l := &listener{id: mcp.NotificationMetaObject{SubscriptionID: req.ID}, principal: principal, account: from, size: size, changes: subscriptions.NewChanges(compareNotices)}
+	listening := false
+	defer func() { // also if a function of the author ends the goroutine
+		if !listening {
+			h.leave(ctx, l)
+		}
+	}()
 	filter, err := h.subscribeTo(ctx, l, &params.Notifications, uris)
 	if err == nil && ids != nil {
 		err = h.watchTasks(ctx, l, ids, &filter)
@@ -141,9 +147,9 @@ func (h *handler) beginListening(ctx context.Context, params *mcp.SubscriptionsL
 		err = l.notifyClient(ctx, mcp.MethodNotificationsSubscriptionsAcknowledged, &mcp.SubscriptionsAcknowledgedNotificationParams{Meta: &l.id, Notifications: filter})
 	}
 	if err != nil {
-		h.leave(ctx, l)
 		return nil, err
 	}
+	listening = true
 	return l, nil
 }
 

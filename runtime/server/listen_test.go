@@ -3,8 +3,10 @@ package server_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -181,6 +183,37 @@ func TestSubscriptionsOfAPrincipalAreLimited(t *testing.T) {
 		c.write(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":4}}`)
 		c.take()
 		c.expectMessages(c.listen(`8`, `{"resourceSubscriptions":["t:a","t:b"]}`), `subscriptions/acknowledged of 8 {"resourceSubscriptions":["t:a","t:b"]}`)
+	})
+}
+
+// A subscription that a function of the author ends does not count.
+func TestGoexitOfSubscribeFreesSubscription(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var ended []string // guarded by mu
+		s := newServer(t, server.Config{
+			MaxSubscriptions: 3,
+			Subscribe: func(_ context.Context, _ *server.Call, uri string) error {
+				if uri == "t:exit" {
+					runtime.Goexit()
+				}
+				return nil
+			},
+			Unsubscribe: func(_ context.Context, _ *server.Call, uri string) {
+				mu.Lock()
+				defer mu.Unlock()
+				ended = append(ended, uri)
+			},
+		})
+		server.AddTemplate(s, "t:{name}", "t", readText)
+		c := connectModern(t, s)
+		c.expectMessages(c.listen(`1`, `{"resourceSubscriptions":["t:a","t:exit"]}`), fmt.Sprint(`answer 1`, jsonrpc.CodeInternalError))
+		c.expectMessages(c.listen(`2`, `{"resourceSubscriptions":["t:a","t:b"]}`), `subscriptions/acknowledged of 2 {"resourceSubscriptions":["t:a","t:b"]}`)
+		mu.Lock()
+		defer mu.Unlock()
+		if diff := cmp.Diff([]string{"t:a"}, ended); diff != "" {
+			t.Errorf("ended subscriptions (-want +got):\n%s", diff)
+		}
 	})
 }
 

@@ -190,6 +190,7 @@ func (c *conn) serve(w http.ResponseWriter, ctx context.Context, first eventstre
 	var ticking sync.WaitGroup
 	ticking.Go(c.tick) // ends when the connection is over
 	defer ticking.Wait()
+	defer c.fail(transport.ErrClosed) // if w panics
 
 	buf, size := eventstream.Append(nil, first), 0 // size is that of the messages in buf; see sizeOf
 	for {

@@ -256,6 +256,27 @@ func TestClosedStreamDoesNotUseWriterAfterReturn(t *testing.T) {
 	})
 }
 
+// abortingWriter is an http.ResponseWriter of a wrapper that ends the request with a panic.
+type abortingWriter struct{ *httptest.ResponseRecorder }
+
+func (abortingWriter) Write([]byte) (int, error) { panic(http.ErrAbortHandler) }
+
+func TestPanicOfWriterEndsConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conns := make(chan transport.Conn, 1)
+		h := sse.NewHandler(func(_ *http.Request, c transport.Conn) { conns <- c }, sse.HandlerOptions{})
+		defer func() {
+			if recover() != http.ErrAbortHandler {
+				t.Error("the handler did not panic")
+			}
+			if _, err := (<-conns).Read(); !errors.Is(err, transport.ErrClosed) {
+				t.Errorf("got %v, want %v", err, transport.ErrClosed)
+			}
+		}()
+		h.ServeHTTP(abortingWriter{httptest.NewRecorder()}, httptest.NewRequest("GET", "/", nil))
+	})
+}
+
 // An owner that closes a new connection at once, such as that of a server that has shut down, does
 // not wait for the stream, which has not begun.
 func TestConnectionClosedByItsOpenerIsRefused(t *testing.T) {

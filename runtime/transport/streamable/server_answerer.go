@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/eventstream"
@@ -49,7 +50,10 @@ const (
 	answerOver                // nothing may be written
 )
 
-var errAnswerOver = errors.New("the request was answered")
+var (
+	errAnswerOver = errors.New("the request was answered")
+	errWriter     = errors.New("the http.ResponseWriter panicked")
+)
 
 // newAnswerer returns an answerer for a request or, with a zero id, for a notification. It adds it
 // to the list of the handler, and fails with errDraining if the handler is shutting down. Call
@@ -167,15 +171,23 @@ func (a *answerer) wrote(err error) {
 func (a *answerer) tick() {
 	a.lock()
 	defer a.unlock()
-	idle := a.state == answerStream
-	if a.begin() != nil {
-		return
+	idle, begun := a.state == answerStream, false
+	err := boundary.Run(func() error { // the goroutine is that of the timer
+		if begun = a.begin() == nil; !begun {
+			return nil
+		}
+		var comment []byte
+		if idle {
+			comment = eventstream.AppendComment(nil, "")
+		}
+		return a.flush(comment)
+	})
+	if boundary.Report(a.h.o.Logger, "http.ResponseWriter panicked", err) {
+		begun, err = true, errWriter // the handler has not panicked
 	}
-	var comment []byte
-	if idle {
-		comment = eventstream.AppendComment(nil, "")
+	if begun {
+		a.wrote(err)
 	}
-	a.wrote(a.flush(comment))
 }
 
 // writeEvent writes an event with a message. The lock must be held.
@@ -259,6 +271,8 @@ func (a *answerer) answerJSON(status int, text []byte) {
 func (a *answerer) abort(failed *jsonrpc.Error) {
 	a.lock()
 	defer a.unlock()
+	defer a.until.Cancel(failed)
+	defer a.end() // also if the writer panics
 	if a.state != answerOver && a.gone.Err() == nil {
 		if text, _ := errorResponse(a.id, failed); a.state == answerStream {
 			a.writeEvent(text)
@@ -267,8 +281,6 @@ func (a *answerer) abort(failed *jsonrpc.Error) {
 			a.writeJSON(statusOf(failed), text)
 		}
 	}
-	a.end()
-	a.until.Cancel(failed)
 }
 
 // close is abort, for FlushTimeout at most. Then it interrupts the writes if the Handler was
@@ -277,7 +289,11 @@ func (a *answerer) close() {
 	done := make(chan struct{})
 	go func() { // ends when the client has accepted the answer, or after StallTimeout
 		defer close(done)
-		a.abort(&jsonrpc.Error{Code: modern.CodeClosing, Message: errDraining.Error()})
+		err := boundary.Run(func() error {
+			a.abort(&jsonrpc.Error{Code: modern.CodeClosing, Message: errDraining.Error()})
+			return nil
+		})
+		boundary.Report(a.h.o.Logger, "http.ResponseWriter panicked", err)
 	}()
 	timer := time.NewTimer(a.h.o.FlushTimeout)
 	defer timer.Stop()

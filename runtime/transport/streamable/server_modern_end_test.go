@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -166,4 +168,40 @@ func TestUnreadSubscriptions(t *testing.T) {
 			t.Errorf("closed after %v: %v", time.Since(start), err)
 		}
 	})
+}
+
+// panickingWriter is an http.ResponseWriter of a wrapper that panics when a stream begins.
+type panickingWriter struct{ *httptest.ResponseRecorder }
+
+func (w panickingWriter) WriteHeader(int) { panic(http.ErrAbortHandler) }
+
+// A wrapper of the handler may end a request with a panic of its writer. In a goroutine of the
+// Handler, such a panic would end the process.
+func TestPanicOfWriterCancelsModernRequest(t *testing.T) {
+	for name, begin := range map[string]func(*streamable.Handler){
+		"stream begins": func(*streamable.Handler) { time.Sleep(time.Second) },
+		"closed":        func(h *streamable.Handler) { h.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				started := make(chan struct{}, 1)
+				h := newServerWithTool(t, nil, started).Handler(&streamable.HandlerOptions{StreamAfter: 500 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+				defer h.Close()
+				r := httptest.NewRequest("POST", "/", strings.NewReader(modernCall(1, "wait")))
+				r.Header.Set("Content-Type", "application/json")
+				for fields := callHeader("wait"); len(fields) > 0; fields = fields[2:] {
+					r.Header.Set(fields[0], fields[1])
+				}
+				done := make(chan struct{})
+				go func() { // ends with the call
+					defer close(done)
+					defer func() { recover() }() // as package http does
+					h.ServeHTTP(panickingWriter{httptest.NewRecorder()}, r)
+				}()
+				<-started
+				begin(h)
+				<-done
+			})
+		})
+	}
 }
