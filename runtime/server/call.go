@@ -130,7 +130,9 @@ func (c *Call) RemoteAddr() string {
 	return addr
 }
 
-// Task returns the task that the call runs as; ok is false if it is a plain call.
+// Task returns the task that the call runs as; ok is false if it is a plain call. A call of a
+// [Durable] tool by a client with the Tasks extension is a plain one until its first operation, such
+// as a [Step].
 func (c *Call) Task() (run *task.Run, ok bool) {
 	if c.plain {
 		return nil, false

@@ -69,6 +69,10 @@ func (c *Call) RunAll(ctx context.Context, functions ...func(ctx context.Context
 //	go func() {
 //		done <- server.Branch(ctx, c, "mail", func(ctx context.Context) error { … })
 //	}()
+//
+// The handler may cancel the contexts of the other branches when one fails, as errgroup.WithContext
+// does. If it has failed with an [*InputRequiredError], what the others do is not cancelled for good:
+// the next run does it again.
 func Branch(ctx context.Context, c *Call, name string, f func(ctx context.Context) error) error {
 	return c.recording().Branch(ctx, name, f)
 }

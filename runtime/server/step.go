@@ -54,8 +54,10 @@ import (
 // UnmarshalJSON, Step returns a [*StepError], in every run. So does a step whose own ctx has ended
 // meanwhile, for example because of a timeout; if ctx had ended before, f does not run, and Step
 // returns an error that wraps [context.DeadlineExceeded] or [context.Canceled], in every run. If f
-// panics, Step does, in every run, but f runs only once. Only a step that the end of the call
-// itself has interrupted is not recorded. F must not make input requests or run steps.
+// panics, Step does, in every run, but f runs only once. Two kinds of failures are not recorded: that
+// of a step that the end of the call itself has interrupted, and that of a step whose ctx the handler
+// has cancelled after the run has ended with an InputRequiredError in another branch. F must not make
+// input requests or run steps.
 //
 // With the option [Retry], a step whose function fails is repeated.
 func Step[T any](ctx context.Context, c *Call, name string, f func(ctx context.Context) (T, error), options ...StepOption) (T, error) {

@@ -30,7 +30,8 @@ func (run *Run) Call(ctx context.Context, method string, params codec.Encoder) (
 // Method, Key, Occurrence, Branch, Position and Deadline. If an earlier run has made the input
 // request, Ask waits for its answer, or returns it. Other work makes the input request anew.
 //
-// Restartable work may be parked while it waits; Ask then returns [ErrParked].
+// Restartable work may be parked while it waits; Ask then returns [ErrParked], also if ctx is
+// cancelled after that. Ask ends with the context of the work, whether ctx does or not.
 //
 // If Deadline is zero, it is that of ctx. Later runs have the Deadline of the first one, at which
 // parked work runs again. If restartable work gives the input request up, because the Deadline has
@@ -89,10 +90,16 @@ func (run *Run) newInputRequest(ctx context.Context, q *InputRequest, params jso
 // error of storing it. w is nil if the work is not parked meanwhile.
 func (run *Run) awaitAnswer(ctx context.Context, w *waits, q *InputRequest, number uint64, r *Record, err error) (json.RawMessage, error) {
 	parked, limited := false, ctx
+	if work := run.ctx.Load(); work != nil { // ctx may not end with it
+		var end context.CancelFunc
+		limited, end = context.WithCancel(ctx)
+		defer end()
+		defer context.AfterFunc(work, end)()
+	}
 	if stored := r.inputRequest(number); err == nil && stored != nil && !stored.Deadline.IsZero() {
 		q.Deadline = stored.Deadline
 		var cancel context.CancelFunc
-		limited, cancel = context.WithTimeout(ctx, q.Deadline.Sub(run.m.now()))
+		limited, cancel = context.WithTimeout(limited, q.Deadline.Sub(run.m.now()))
 		defer cancel()
 	}
 	until := limited
@@ -120,7 +127,9 @@ func (run *Run) awaitAnswer(ctx context.Context, w *waits, q *InputRequest, numb
 			err = ErrFenced
 		}
 	}
-	if number != 0 && q.Key != "" && limited.Err() != nil && run.ending() == nil {
+	// Parked work may cancel ctx because another wait has ended with ErrParked.
+	ended := limited.Err() == context.DeadlineExceeded || limited.Err() != nil && !parked
+	if number != 0 && q.Key != "" && ended && run.ending() == nil {
 		return run.giveUp(number, limited.Err())
 	}
 	if parked {
@@ -131,11 +140,13 @@ func (run *Run) awaitAnswer(ctx context.Context, w *waits, q *InputRequest, numb
 	} else if !run.durable || !errors.Is(run.ending(), ErrClosed) { // otherwise the next run asks for it again
 		run.withdraw(number, q)
 	}
-	if cause := context.Cause(ctx); cause != nil {
+	switch cause := run.ending(); {
+	case cause != nil:
 		return nil, cause
-	}
-	if parked {
+	case parked:
 		return nil, ErrParked
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
 	}
 	if errors.Is(err, ErrNotFound) {
 		return nil, ErrExpired

@@ -160,11 +160,15 @@ func (w *waits) awaited() (a awaited) {
 
 // Sleep waits until a time and returns nil. Restartable work may be parked during the wait: Sleep
 // then returns [ErrParked], and the work runs again at that time, or at the deadline of ctx if that
-// comes first. If ctx ends first, Sleep returns its cause. A task that expires during the wait is
-// logged as a warning when the wait begins.
+// comes first. If ctx ends first, Sleep returns its cause. It also ends with the context of the work,
+// whether ctx does or not. A task that expires during the wait is logged as a warning when the wait
+// begins.
 func (run *Run) Sleep(ctx context.Context, until time.Time) error {
 	w := run.waits.Load()
-	var parked <-chan struct{}
+	var parked, over <-chan struct{}
+	if work := run.ctx.Load(); work != nil {
+		over = work.Done() // ctx may not end with it
+	}
 	if w != nil {
 		w.begin()
 		defer w.end()
@@ -180,17 +184,24 @@ func (run *Run) Sleep(ctx context.Context, until time.Time) error {
 		timer := time.NewTimer(min(left, maxSweepInterval)) // the clock may be changed
 		select {
 		case <-timer.C:
+			continue
 		case <-ctx.Done():
-			timer.Stop()
-			return context.Cause(ctx)
+		case <-over:
 		case <-parked:
-			timer.Stop()
-			if deadline, limited := ctx.Deadline(); limited && run.SharedTime(deadline).Before(until) {
-				until = run.SharedTime(deadline)
-			}
-			w.addSleep(until)
-			return ErrParked
 		}
+		timer.Stop()
+		switch cause := run.ending(); {
+		case cause != nil:
+			return cause
+		case w == nil || w.ended.Err() == nil || ctx.Err() == context.DeadlineExceeded:
+			return context.Cause(ctx)
+		}
+		// Parked work may cancel ctx because another wait has ended with ErrParked.
+		if deadline, limited := ctx.Deadline(); limited && run.SharedTime(deadline).Before(until) {
+			until = run.SharedTime(deadline)
+		}
+		w.addSleep(until)
+		return ErrParked
 	}
 }
 

@@ -254,11 +254,7 @@ func (b *branch) refusal(e *Entry) error {
 	// Other branches of a plain call add their input requests to the round.
 	joins := (e.Kind == KindInput || e.Kind == KindWait) && l.task == nil
 	if b.suspended || l.suspended && !joins {
-		if !b.suspended && l.task != nil {
-			l.task.WakeAt(time.Now()) // the branch does not wait: it goes on in the next run
-		}
-		b.suspended = true // what the handler does instead is no part of the round
-		return &InputRequiredError{method, l.pkg}
+		return b.suspendNew(method)
 	}
 	return nil
 }
@@ -582,11 +578,41 @@ func (l *Log) store() error {
 	return err
 }
 
-// unbegun records that the own context of a new operation had ended when it was to begin. It
+// cutOff returns the error of an operation whose own context was cancelled in a suspended run, and
+// nil for others. As a rule, the handler has cancelled it because an operation of another branch has
+// failed with the suspension, as errgroup does. That is no outcome: the next run does it again.
+func (b *branch) cutOff(ctx context.Context) error {
+	l := b.log
+	if ctx.Err() != context.Canceled {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.suspended || l.ctx.Err() != nil {
+		return nil
+	}
+	return b.suspendNew("")
+}
+
+// suspendNew suspends a branch that does not wait for anything, and returns the error of its
+// operation. The caller must hold mu.
+func (b *branch) suspendNew(method string) error {
+	l := b.log
+	if !b.suspended && l.task != nil {
+		l.task.WakeAt(time.Now()) // the branch goes on in the next run
+	}
+	b.suspended = true // what the handler does instead is no part of the run
+	return &InputRequiredError{method, l.pkg}
+}
+
+// unbegun records that the own context of a new operation of b had ended when it was to begin. It
 // returns the error for the handler, or nil if the context has not ended.
-func (l *Log) unbegun(ctx context.Context, e *Entry) error {
+func (l *Log) unbegun(ctx context.Context, b *branch, e *Entry) error {
 	if ctx.Err() == nil {
 		return nil
+	}
+	if err := b.cutOff(ctx); err != nil {
+		return err
 	}
 	l.mu.Lock()
 	err := l.ending("") // the end of the execution ends ctx, too

@@ -83,7 +83,7 @@ func (l *Log) Ask(ctx context.Context, q *Request) (json.RawMessage, error) {
 	if pending != nil {
 		// Later runs have the deadline of the first one, and withdraw the request if ctx has ended.
 		a.Deadline = pending.Deadline
-	} else if err := l.unbegun(ctx, e); err != nil {
+	} else if err := l.unbegun(ctx, b, e); err != nil {
 		l.answer(b)
 		return nil, err
 	}

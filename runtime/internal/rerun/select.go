@@ -269,7 +269,7 @@ func (s *selection) cancelOthers() {
 }
 
 // leaveOthers gives up the open input requests of the other functions that this run has not made
-// again, and leaves their outcomes unused. A function that has looked at its context, for example to
+// again, or that a suspension has kept it from giving up, and leaves their outcomes unused. A function that has looked at its context, for example to
 // look something up, makes none once another event was first.
 func (s *selection) leaveOthers() {
 	l := s.log
@@ -284,7 +284,7 @@ func (s *selection) leaveOthers() {
 			b.recorded[i].used = true
 		}
 		for _, a := range l.pending {
-			if a.Branch == b.path && a.Position > b.position {
+			if a.Branch == b.path && (a.Position > b.position || b.suspended) {
 				left = append(left, a)
 			}
 		}
@@ -439,6 +439,7 @@ func (s *selection) first(ctx, waiting context.Context, events []event, timer ti
 		if len(s.ready) > 0 {
 			won = s.ready[0]
 		}
+		cutOff := l.suspended && ended == context.Canceled
 		l.mu.Unlock()
 		switch {
 		case ending != nil:
@@ -447,6 +448,8 @@ func (s *selection) first(ctx, waiting context.Context, events []event, timer ti
 			return nil, failed
 		case won != noEvent:
 			return nil, s.record(won, fmt.Appendf(nil, "[%d]", won))
+		case cutOff: // see branch.cutOff
+			return nil, s.cutOff(names, timer, sent)
 		}
 		// What came before the end of ctx is first, although no process was running then: only look.
 		name, due, err := s.next(waiting, names, timer, sent && ended == nil)
@@ -477,6 +480,28 @@ func (s *selection) first(ctx, waiting context.Context, events []event, timer ti
 			s.begin()
 		}
 	}
+}
+
+// cutOff returns the error of a wait whose own context was cancelled in a suspended run. The next run
+// begins with the first of the events, or at once if the input requests were not sent.
+func (s *selection) cutOff(names []string, timer timerOf, sent bool) error {
+	l := s.log
+	t, err := l.current(), error(nil)
+	switch {
+	case t == nil: // the next round waits again
+		return &InputRequiredError{"", l.pkg}
+	case !sent:
+	case len(names) > 0:
+		_, err = t.AwaitSignal(l.ctx, names, timer.until)
+	case timer.event != noEvent:
+		err = t.Sleep(l.ctx, timer.until)
+	default:
+		err = task.ErrParked // the input requests wait
+	}
+	if err != task.ErrParked {
+		t.WakeAt(time.Now())
+	}
+	return l.suspend("")
 }
 
 // next waits until there is a signal with one of the names, or the timer is due. Before the input

@@ -40,7 +40,7 @@ func (l *Log) sleepUntil(ctx context.Context, name string, f func() time.Time) (
 		if err := l.store(); err != nil {
 			return time.Time{}, err
 		}
-		if err := l.unbegun(ctx, e); err != nil {
+		if err := l.unbegun(ctx, b, e); err != nil {
 			return time.Time{}, err
 		}
 		e.Result = l.sleepTimes(ctx, f())
@@ -128,6 +128,9 @@ func (l *Log) sleep(ctx context.Context, b *branch, e, found *Entry) (until time
 	case ending != nil:
 		return until, ending
 	case ctx.Err() == nil: // suspended
+		return until, err
+	}
+	if err := b.cutOff(ctx); err != nil {
 		return until, err
 	}
 	reason := outcomeOf(ctx.Err())

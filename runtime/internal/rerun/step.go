@@ -136,14 +136,14 @@ func (l *Log) Step(ctx context.Context, name string, f func(ctx context.Context)
 }
 
 // run runs the function of the step e, and records its outcome, whatever it is: only the end of the
-// execution leaves a step open. If the function panics, run records that, without the value, which
+// execution, and a cancellation because of a suspension, leave a step open. If the function panics, run records that, without the value, which
 // may be a secret.
 func (l *Log) run(ctx context.Context, b *branch, e *Entry, f func(ctx context.Context) (json.RawMessage, error)) error {
 	if err := l.store(); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
-		return l.unbegun(ctx, e)
+		return l.unbegun(ctx, b, e)
 	}
 	in := &scope{ctx, b, runningStep{l, e.Branch, e.Key, e.Occurrence}}
 	if b.attempts { // all have the same idempotency key, which no other step has, in a legacy log either
@@ -162,6 +162,9 @@ func (l *Log) run(ctx context.Context, b *branch, e *Entry, f func(ctx context.C
 	if err != nil {
 		if l.ctx.Err() != nil { // of which err may be the result
 			return l.interrupt(err)
+		}
+		if err := b.cutOff(ctx); err != nil {
+			return err
 		}
 		if text, err = failureOf(err); err != nil {
 			return err

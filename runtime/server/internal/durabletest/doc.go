@@ -10,7 +10,8 @@
 // in a defer. Handlers, branches, steps, undos and deferred functions may panic. Some programs let
 // two operations of one branch overlap, or wait for events in an undo, which are mistakes. The
 // function of a case may look something up before its input request, which it does not make if its
-// context ends meanwhile. Data can be generated from a seed, run as a handler, made smaller, and
+// context ends meanwhile. Goroutines may cancel the context of all others when one of them gets a
+// suspension, as an errgroup.Group does. Data can be generated from a seed, run as a handler, made smaller, and
 // printed as text that resembles Go.
 // A program does not look at the errors that it gets, as many handlers do not: it does something
 // else instead, compensates or tries again, whatever the reason is.
@@ -41,8 +42,8 @@
 // Rules that hold at each moment are checked when something happens:
 //   - A step does not begin after its outcome was recorded, after an operation of its run has
 //     reported that the run is suspended, or after the call was cancelled.
-//   - A step begins again only if its outcome could not be recorded: its process has died, or the
-//     execution of its handler has ended first. All executions of the step with a branch, a name
+//   - A step begins again only if its outcome could not be recorded: its process has died, the
+//     execution of its handler has ended first, or the handler has cancelled it in a suspended run. All executions of the step with a branch, a name
 //     and an occurrence have the same idempotency key, and no other step has it.
 //   - A step with a server.Retry begins again as often as its policy says, and after the pauses
 //     that it says, whichever processes count. Failures that are final, and its end, are kept to.
@@ -93,7 +94,8 @@
 // The numbers are those of the handlers that it took, in those versions of the generator that the
 // operations concern: a seed makes another handler in a later one.
 //   - steps begin in a suspended run (1), suspension does not reach the branch around another one
-//     (396), a running step does not delay parking (1), parked work does not wake at its time (1)
+//     (396), a running step does not delay parking (1), parked work does not wake at its time (1),
+//     operations that a handler cancels because of a suspension are recorded as given up (8)
 //   - the order of operations is not checked in a branch (4), or in the branch around it (245);
 //     overlapping operations are not noticed (27)
 //   - outcomes of other branches are found (1), later runs exchange the functions of RunAll (1),

@@ -47,7 +47,7 @@ func (g *generator) statement(depth int) *node {
 	case p < 26:
 		return &node{kind: all, body: g.blocks(depth)}
 	case p < 36:
-		return &node{kind: beside, body: g.blocks(depth)}
+		return &node{kind: beside, quits: g.chance(50), body: g.blocks(depth)}
 	case p < 54:
 		return &node{kind: fallback, body: []*node{block(), block()}}
 	case p < 62:

@@ -96,6 +96,13 @@ func (r *run) durable() bool {
 	return ok && t.Durable()
 }
 
+// isSuspended reports whether an operation has reported that the run is suspended.
+func (r *run) isSuspended() bool {
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	return !r.suspended.IsZero()
+}
+
 // errOver ends what still runs at the end of a test.
 var errOver = errors.New("the test is over")
 
@@ -271,6 +278,13 @@ func (n *node) limit(ctx context.Context) (context.Context, context.CancelFunc) 
 // own. It waits for all of them.
 func (r *run) beside(ctx context.Context, b *branch, n *node, path, prefix string) (string, error) {
 	last := len(n.body) - 1
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	quit := func(err error) {
+		if _, suspended := errors.AsType[*server.InputRequiredError](err); suspended && n.quits {
+			cancel()
+		}
+	}
 	parts, failed, panicked := make([]string, len(n.body)), make([]error, len(n.body)), make([]any, len(n.body))
 	within := make([]branch, last)
 	var group sync.WaitGroup
@@ -283,11 +297,13 @@ func (r *run) beside(ctx context.Context, b *branch, n *node, path, prefix strin
 				parts[i], err = r.do(ctx, &within[i], child, prefix)
 				return err
 			})
+			quit(failed[i])
 		})
 	}
 	func() {
 		defer group.Wait()
 		parts[last], failed[last] = r.do(ctx, b, n.body[last], prefix)
+		quit(failed[last])
 	}()
 	b.join(within)
 	for i := range n.body {
@@ -452,10 +468,11 @@ func (r *run) step(ctx context.Context, b *branch, n *node, path string) (string
 			return "", errOver
 		}
 		// The end of the handler's context is the end of its execution, and may leave the step
-		// open.
+		// open. So does a cancellation in a suspended run.
 		succeeds := outcome == "done "
 		outcome += e.token
-		r.w.end(e, outcome, r.handler.Err() != nil && !succeeds)
+		cutOff := ctx.Err() == context.Canceled && r.isSuspended()
+		r.w.end(e, outcome, (r.handler.Err() != nil || cutOff) && !succeeds)
 		if strings.HasPrefix(outcome, "panicked ") {
 			panic(outcome)
 		}

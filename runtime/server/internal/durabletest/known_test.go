@@ -49,6 +49,7 @@ func registers(failures int) *node {
 	return &node{kind: register, takes: 3*ms + 41*time.Microsecond, failures: failures}
 }
 func goroutines(body ...*node) *node { return &node{kind: beside, body: body} }
+func errgroup(body ...*node) *node   { return &node{kind: beside, quits: true, body: body} }
 func block(within time.Duration, n *node) *node {
 	return &node{kind: limited, within: within, body: []*node{n}}
 }
@@ -95,6 +96,7 @@ func TestKnownHandlers(t *testing.T) {
 		{"undos of a call that waits", do(registers(0), steps(3*ms), asks(300*ms), registers(2), sleeps(500*ms), steps(2*ms))},
 		{"undos of a call that panics", do(registers(0), asks(90*ms), &node{kind: panics})},
 		{"branches of goroutines", do(goroutines(do(steps(3*ms), asks(90*ms)), do(sleeps(200*ms), steps(4*ms)), do(steps(6*ms), sleeps(40*ms))), steps(5*ms))},
+		{"branches of an errgroup", do(registers(0), errgroup(do(asks(90*ms), asks(70*ms)), do(asks(130*ms), steps(20*ms)), do(asks(170*ms), choose3(400*ms, 700*ms, 500*ms)), do(sleeps(400*ms), steps(6*ms))), steps(5*ms))},
 		{"branches with a deadline", do(first(block(150*ms, branches(do(steps(20*ms), asks(400*ms)), do(sleeps(90*ms), deaf(steps(100*ms))))), steps(3*ms)), steps(4*ms))},
 		{"a result that JSON cannot hold", do(first(unencodable(steps(3*ms)), steps(4*ms)), asks(200*ms))},
 		{"the first of several events", do(steps(3*ms), choose3(400*ms, 700*ms, 500*ms), steps(2*ms), choose3(900*ms, 300*ms, 500*ms), choose3(900*ms, 700*ms, 1500*ms), steps(4*ms))},

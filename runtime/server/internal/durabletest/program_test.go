@@ -53,6 +53,9 @@ type node struct {
 	timeout, abandoned bool
 	// inBlock says that this holds for a block around the statement.
 	inBlock bool
+	// quits makes a beside cancel the context of all its children when one of them fails, as an
+	// errgroup.Group does, but only because of a suspension: other cancellations are outcomes.
+	quits bool
 	// fails makes the function of a step return an error, or the user decline.
 	fails bool
 	// attempts makes a step have a server.Retry with this number of attempts; 0 for none. The pause
@@ -106,6 +109,9 @@ func (n *node) number() *node {
 	visit(n, false, false)
 	return n
 }
+
+// delays reports whether a statement delays, in each run, what follows it.
+func (n *node) delays() bool { return n.looks > 0 }
 
 // failing reports whether an execution of the function of a step or an undo fails.
 func (n *node) failing(number int) bool { return n.fails && number == 1 || number <= n.failures }
@@ -262,6 +268,10 @@ func (n *node) print(b *strings.Builder, depth int) {
 			line("})")
 		}
 		block(n.body[last])
+		if n.quits {
+			line("wait() // the first suspension cancels all")
+			return
+		}
 		line("wait()")
 	case limited:
 		line("%s{", limit)

@@ -262,8 +262,7 @@ func (w *world) attempt(op *operation) {
 	if len(before) == 0 {
 		return
 	}
-	looks := func(n *node) bool { return n.looks > 0 } // which delays, in each run, what follows it
-	strict := !w.disturbed && !w.fate.rounds() && !w.program.has(looks)
+	strict := !w.disturbed && !w.fate.rounds() && !w.program.has((*node).delays)
 	last := before[len(before)-1]
 	paused, longest := time.Since(last.endedAt), n.longest(len(before))
 	switch {
@@ -668,7 +667,7 @@ func (w *world) roundEnds(open int) {
 	defer w.mu.Unlock()
 	w.roundEnd = w.event("a round ends with %d open input requests", open)
 	for token, e := range w.byToken {
-		if e.ended > 0 && !e.lost && w.recorded[token] == 0 {
+		if e.ended > 0 && !e.lost && !e.interrupted && w.recorded[token] == 0 {
 			w.recorded[token] = w.clock
 		}
 	}
