@@ -14,7 +14,7 @@ const comparePage = "docs/compare.md"
 
 var (
 	compareCell    = regexp.MustCompile(`^(yes|partly|no)\b`)
-	compareLink    = regexp.MustCompile(`\[([^\]]+)\]\(([^)]+)\)`)
+	compareLink    = regexp.MustCompile(`\[([^\[\]]+)\]\(([^)]+)\)`)
 	compareComment = regexp.MustCompile(`<!-- .+ -->`)
 )
 
