@@ -42,8 +42,9 @@ func newCall(ctx context.Context, p *peer) *Call { return &Call{p: p, ctx: ctx} 
 func (c *Call) Server() *Server { return c.p.s }
 
 // Session returns the session that received the request. It may have ended while a task still runs.
-// Session returns nil for a task whose handler runs again. Handlers rarely need it: the other methods
-// of Call describe the request, even without a session.
+// Session returns nil for a task whose handler runs again, and for calls of revisions without
+// sessions. Handlers rarely need it: the other methods of Call describe the request, even without a
+// session.
 func (c *Call) Session() *session.Session {
 	if req, ok := session.FromContext(c.ctx); ok {
 		return req.Session

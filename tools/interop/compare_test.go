@@ -68,6 +68,36 @@ func TestComparePageAgreesWithSources(t *testing.T) {
 	}
 }
 
+// typeScriptName matches a name of the TypeScript SDK in docs/from-other-sdks.md.
+var typeScriptName = regexp.MustCompile("`(?:\\w+\\.)*([\\w/-]+)`")
+
+// The TypeScript SDK has the names that docs/from-other-sdks.md gives the counterparts of.
+func TestTypeScriptNamesExist(t *testing.T) {
+	page, err := os.ReadFile("../../docs/from-other-sdks.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n## The TypeScript SDK\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	find, names := packageSources(t), 0
+	text := find("server") + find("client") + find("node") + "ext-tasks"
+	for line := range strings.Lines(section) {
+		cells := strings.Split(line, " | ")
+		if len(cells) < 3 {
+			continue
+		}
+		for _, m := range typeScriptName.FindAllStringSubmatch(cells[1], -1) {
+			names++
+			if !strings.Contains(text, strings.ToLower(m[1])) {
+				t.Errorf("the TypeScript SDK has no %s", m[0])
+			}
+		}
+	}
+	if names < 30 {
+		t.Errorf("only %d names were found", names)
+	}
+}
+
 // moduleSources returns a function that reads a file of a Go module, or all its Go files but the
 // tests, in lower case.
 func moduleSources(path, version string) func(t *testing.T) func(string) string {
