@@ -269,8 +269,9 @@ func (s *selection) cancelOthers() {
 }
 
 // leaveOthers gives up the open input requests of the other functions that this run has not made
-// again, or that a suspension has kept it from giving up, and leaves their outcomes unused. A function that has looked at its context, for example to
-// look something up, makes none once another event was first.
+// again, or that a suspension has kept it from giving up, and leaves their outcomes unused. A
+// function that has looked at its context, for example to look something up, makes none once another
+// event was first.
 func (s *selection) leaveOthers() {
 	l := s.log
 	l.mu.Lock()

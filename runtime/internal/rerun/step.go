@@ -136,8 +136,8 @@ func (l *Log) Step(ctx context.Context, name string, f func(ctx context.Context)
 }
 
 // run runs the function of the step e, and records its outcome, whatever it is: only the end of the
-// execution, and a cancellation because of a suspension, leave a step open. If the function panics, run records that, without the value, which
-// may be a secret.
+// execution, and a cancellation because of a suspension, leave a step open. If the function panics,
+// run records that, without the value, which may be a secret.
 func (l *Log) run(ctx context.Context, b *branch, e *Entry, f func(ctx context.Context) (json.RawMessage, error)) error {
 	if err := l.store(); err != nil {
 		return err
