@@ -142,7 +142,7 @@ func TestServerLimitsBodiesOfModernRequests(t *testing.T) {
 				status <- response.StatusCode
 			}()
 		}
-		nothing := strings.NewReader("")
+		nothing := http.NoBody // which all requests may share
 		for range 2 {
 			post("ann", "custom/wait", 160<<10, nothing) // being served
 			<-started
