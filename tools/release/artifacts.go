@@ -127,14 +127,11 @@ func (r *repository) dependencies(ctx context.Context, work, dir, version string
 	if _, err := execute(ctx, here, nil, "go", "build", "-o", lister, "github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod"); err != nil {
 		return err
 	}
-	modules, err := r.modules(ctx)
+	modules, err := r.published(ctx)
 	if err != nil {
 		return err
 	}
 	for _, m := range modules {
-		if !m.published() {
-			continue
-		}
 		name := fmt.Sprintf("%s_%s.cdx.json", strings.ReplaceAll(cmp.Or(m.folder, "mcpwire"), "/", "-"), version)
 		text, err := execute(ctx, filepath.Dir(m.name), fetching, lister, "mod", "-json", "-licenses", "-noserial", "-notimestamp", "-type", "library")
 		if err != nil {

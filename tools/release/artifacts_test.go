@@ -195,15 +195,12 @@ func TestLicences(t *testing.T) {
 	if err != nil {
 		t.Skip("without git:", err)
 	}
-	modules, err := r.modules(t.Context())
+	modules, err := r.published(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	checked := make(map[string]bool)
 	for _, m := range modules {
-		if !m.published() {
-			continue
-		}
 		out, err := execute(t.Context(), filepath.Dir(m.name), []string{"GOWORK=off"}, "go", "list", "-deps", "-f", "{{with .Module}}{{.Path}} {{.Dir}}{{end}}", "./...")
 		if err != nil {
 			t.Fatal(err)
@@ -276,14 +273,11 @@ func TestDocumentationPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	address := startSite(t, site, "GOPROXY="+files.URL, "GOMODCACHE="+t.TempDir())
-	modules, err := r.modules(t.Context())
+	modules, err := r.published(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range modules {
-		if !m.published() {
-			continue
-		}
 		path := m.file.Module.Mod.Path
 		if m.folder == "" {
 			path += "/runtime/server" // the root has no package

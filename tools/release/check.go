@@ -105,20 +105,7 @@ func (d diff) next(base string) string {
 
 // diff compares the API of the work tree with that of base.
 func (r *repository) diff(ctx context.Context, base string) (diff, error) {
-	work, err := os.MkdirTemp("", "release")
-	if err != nil {
-		return diff{}, err
-	}
-	defer os.RemoveAll(work)
-	old, err := r.clone(ctx, work, base)
-	if err != nil {
-		return diff{}, err
-	}
-	fetching, err := old.fetching(ctx, filepath.Join(work, "modules"))
-	if err != nil {
-		return diff{}, err
-	}
-	before, err := old.packages(ctx, fetching)
+	before, err := r.packagesAt(ctx, base)
 	if err != nil {
 		return diff{}, err
 	}
@@ -153,17 +140,32 @@ func (r *repository) diff(ctx context.Context, base string) (diff, error) {
 	return d, nil
 }
 
+// packagesAt is packages for a commit whose modules may require each other by their tags.
+func (r *repository) packagesAt(ctx context.Context, commit string) (map[string]*types.Package, error) {
+	work, err := os.MkdirTemp("", "release")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(work)
+	old, err := r.clone(ctx, work, commit)
+	if err != nil {
+		return nil, err
+	}
+	fetching, err := old.fetching(ctx, filepath.Join(work, "modules"))
+	if err != nil {
+		return nil, err
+	}
+	return old.packages(ctx, fetching)
+}
+
 // packages returns the packages of the published modules whose API is promised, by path.
 func (r *repository) packages(ctx context.Context, env []string) (map[string]*types.Package, error) {
-	modules, err := r.modules(ctx)
+	modules, err := r.published(ctx)
 	if err != nil {
 		return nil, err
 	}
 	all := make(map[string]*types.Package)
 	for _, m := range modules {
-		if !m.published() {
-			continue
-		}
 		loaded, err := packages.Load(&packages.Config{
 			Context: ctx,
 			Mode:    packages.NeedName | packages.NeedTypes | packages.NeedImports | packages.NeedDeps,

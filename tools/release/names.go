@@ -6,8 +6,6 @@ import (
 	"go/types"
 	"io"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -21,28 +19,17 @@ func (r *repository) names(ctx context.Context, base string, out io.Writer) erro
 			return err
 		}
 	}
-	now, err := r.countNames(ctx, []string{"GOWORK=off"})
+	packages, err := r.packages(ctx, []string{"GOWORK=off"})
 	if err != nil {
 		return err
 	}
-	before := make(map[string]int)
+	now, before := r.countNames(packages), make(map[string]int)
 	if base != "" {
-		work, err := os.MkdirTemp("", "release")
+		old, err := r.packagesAt(ctx, base)
 		if err != nil {
 			return err
 		}
-		defer os.RemoveAll(work)
-		old, err := r.clone(ctx, work, base)
-		if err != nil {
-			return err
-		}
-		fetching, err := old.fetching(ctx, filepath.Join(work, "modules"))
-		if err != nil {
-			return err
-		}
-		if before, err = old.countNames(ctx, fetching); err != nil {
-			return err
-		}
+		before = r.countNames(old)
 	}
 	row := func(title string, now, before int) {
 		change := ""
@@ -64,11 +51,7 @@ func (r *repository) names(ctx context.Context, base string, out io.Writer) erro
 }
 
 // countNames counts the exported types, functions, constants, variables and methods by package.
-func (r *repository) countNames(ctx context.Context, env []string) (map[string]int, error) {
-	packages, err := r.packages(ctx, env)
-	if err != nil {
-		return nil, err
-	}
+func (r *repository) countNames(packages map[string]*types.Package) map[string]int {
 	counts := make(map[string]int)
 	for path, p := range packages {
 		path = strings.TrimPrefix(path, r.path+"/")
@@ -92,5 +75,5 @@ func (r *repository) countNames(ctx context.Context, env []string) (map[string]i
 			}
 		}
 	}
-	return counts, nil
+	return counts
 }

@@ -45,7 +45,7 @@ func (r *repository) prepare(ctx context.Context, version string, now time.Time,
 	}
 	fmt.Fprintf(out, "%s is committed and tagged. To publish it:\n\n\tgit push --atomic origin HEAD", version)
 	for _, m := range before {
-		if m.published() {
+		if m.isPublished() {
 			fmt.Fprint(out, " ", m.tag(version))
 		}
 	}
@@ -56,7 +56,7 @@ func (r *repository) prepare(ctx context.Context, version string, now time.Time,
 // release commits the published modules with requirements of each other in a version, and tags them.
 // The go command works in the folder cache. The variables of env are added to the environment of git.
 func (r *repository) release(ctx context.Context, version, cache string, env []string) error {
-	modules, err := r.modules(ctx)
+	modules, err := r.published(ctx)
 	if err != nil {
 		return err
 	}
@@ -78,9 +78,6 @@ func (r *repository) release(ctx context.Context, version, cache string, env []s
 	// The checksums in go.sum are those of modules whose own go.sum is complete. So each module is
 	// committed and tagged before those that require it.
 	for _, m := range modules {
-		if !m.published() {
-			continue
-		}
 		if r.require(m, version) {
 			for _, replaced := range m.file.Replace {
 				if r.own(replaced.Old.Path) {
@@ -111,9 +108,6 @@ func (r *repository) release(ctx context.Context, version, cache string, env []s
 		return err
 	}
 	for _, m := range modules {
-		if !m.published() {
-			continue
-		}
 		tag := m.tag(version)
 		if _, err := execute(ctx, r.root, env, "git", "tag", "--force", "--annotate", "-m", m.file.Module.Mod.Path+" "+version, tag); err != nil {
 			return err

@@ -40,14 +40,11 @@ func (r *repository) proxy(ctx context.Context, dir, version string, out io.Writ
 	if err != nil {
 		return err
 	}
-	modules, err := c.modules(ctx)
+	modules, err := c.published(ctx)
 	if err != nil {
 		return err
 	}
 	for _, m := range modules {
-		if !m.published() {
-			continue
-		}
 		path := m.file.Module.Mod.Path
 		text, err := execute(ctx, work, fetching, "go", "mod", "download", "-json", path+"@"+version)
 		if err != nil {

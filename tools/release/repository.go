@@ -55,8 +55,8 @@ func readModule(root, folder string) (*module, error) {
 	return &module{folder, name, file}, nil
 }
 
-// published reports whether users can import packages of m.
-func (m *module) published() bool {
+// isPublished reports whether users can import packages of m.
+func (m *module) isPublished() bool {
 	first, _, _ := strings.Cut(m.folder, "/")
 	return first != "tools" && first != "examples"
 }
@@ -117,6 +117,12 @@ func (r *repository) modules(ctx context.Context) ([]*module, error) {
 		add(path)
 	}
 	return sorted, nil
+}
+
+// published returns those of the modules that are published, in the same order.
+func (r *repository) published(ctx context.Context) ([]*module, error) {
+	all, err := r.modules(ctx)
+	return slices.DeleteFunc(all, func(m *module) bool { return !m.isPublished() }), err
 }
 
 // newest returns the highest version that the root has a tag for, or "" if it has none.
