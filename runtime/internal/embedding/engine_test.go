@@ -717,19 +717,23 @@ func TestTaskWaitsForTool(t *testing.T) {
 	}
 }
 
+// startMember starts a server with durable tools as a member of a fleet.
+func startMember(t *testing.T, fleet *memory.Fleet, b Backend) *server {
+	t.Helper()
+	s := newServer(t, b, func(o *embed.Options) {
+		o.Tasks.Store, o.Default, o.Tasks.Logger = fleet.Store(), new(embed.Durable()), slog.New(slog.DiscardHandler)
+	})
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // A member of a fleet leaves a task whose tool its SDK does not have to another member.
 func TestMemberLeavesTaskOfMissingTool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fleet := memory.NewFleet()
-		member := func(b Backend) *server {
-			s := newServer(t, b, func(o *embed.Options) {
-				o.Tasks.Store, o.Default, o.Tasks.Logger = fleet.Store(), new(embed.Durable()), slog.New(slog.DiscardHandler)
-			})
-			if err := s.Start(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			return s
-		}
+		member := func(b Backend) *server { return startMember(t, fleet, b) }
 		first := member(tools{"t": hang})
 		id := first.start(newPeer("p"), `{"name":"t","task":{}}`)
 		synctest.Wait()
@@ -751,15 +755,7 @@ func TestMemberLeavesTaskOfMissingTool(t *testing.T) {
 func TestMemberLeavesUndosOfMissingTool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fleet := memory.NewFleet()
-		member := func(b Backend) *server {
-			s := newServer(t, b, func(o *embed.Options) {
-				o.Tasks.Store, o.Default, o.Tasks.Logger = fleet.Store(), new(embed.Durable()), slog.New(slog.DiscardHandler)
-			})
-			if err := s.Start(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			return s
-		}
+		member := func(b Backend) *server { return startMember(t, fleet, b) }
 		works, undone := new(atomic.Bool), new(atomic.Int64)
 		book := func(ctx context.Context, c *Call) (json.RawMessage, error) {
 			if err := embed.Compensate(ctx, "room", func(context.Context) error {
