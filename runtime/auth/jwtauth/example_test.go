@@ -30,7 +30,7 @@ func Example() {
 	defer s.Close()
 	handler := s.Handler(&streamable.HandlerOptions{Auth: protector})
 
-	// A request without a token is told where the metadata of the server is.
+	// The response to a request without a token has the URL of the metadata of the server.
 	response := httptest.NewRecorder()
 	handler.ServeHTTP(response, httptest.NewRequest(http.MethodPost, "https://mcp.example.com/mcp", nil))
 	fmt.Println(response.Code, response.Header().Get("WWW-Authenticate"))
