@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-const comparePage = "docs/compare.md"
+const comparePage = "docs/reference/compare.md"
 
 var (
 	compareCell    = regexp.MustCompile(`^(yes|partly|no)\b`)
@@ -18,8 +18,8 @@ var (
 	compareComment = regexp.MustCompile(`<!-- .+ -->`)
 )
 
-// Each row of docs/compare.md has an outcome for each of the four SDKs, and what shows it: a link for
-// mcpwire, and a link or a comment for the others.
+// Each row of docs/reference/compare.md has an outcome for each of the four SDKs, and what shows
+// it: a link for mcpwire, and a link or a comment for the others.
 func TestComparePageShowsItsOutcomes(t *testing.T) {
 	rows := 0
 	for i, line := range strings.Split(readText(t, comparePage), "\n") {
@@ -77,7 +77,8 @@ func faultsOfRow(row string) (faults []string) {
 	return faults
 }
 
-// Links of docs/compare.md lead to files of this repository, headings of them, and tests in them.
+// Links of docs/reference/compare.md lead to files of this repository, headings of them, and tests
+// in them.
 func TestComparePageLinksExist(t *testing.T) {
 	for _, m := range compareLink.FindAllStringSubmatch(readText(t, comparePage), -1) {
 		text, target := m[1], m[2]
@@ -87,7 +88,7 @@ func TestComparePageLinksExist(t *testing.T) {
 		name, heading, _ := strings.Cut(target, "#")
 		file := comparePage
 		if name != "" {
-			file = filepath.Join("docs", name)
+			file = filepath.Join(filepath.Dir(comparePage), name)
 		}
 		info, err := os.Stat(file)
 		switch {

@@ -13,9 +13,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/embed/embedtest"
 )
 
-var update = flag.Bool("update", false, "rewrite the sections of docs/embedding.md that come from elsewhere")
+var update = flag.Bool("update", false, "rewrite the sections of docs/howto/embedding.md that come from elsewhere")
 
-// embeddingImports are the packages that snippets of docs/embedding.md may use.
+// embeddingImports are the packages that snippets of docs/howto/embedding.md may use.
 var embeddingImports = []string{
 	"context", "encoding/json", "fmt", "net/http", "time",
 	"github.com/mcpwire/mcpwire/runtime/embed",
@@ -31,10 +31,10 @@ const embeddingDeclarations = `
 type film struct{ Frames int }
 `
 
-// TestEmbeddingPage builds and runs the programs of docs/embedding.md and its commands, and
+// TestEmbeddingPage builds and runs the programs of docs/howto/embedding.md and its commands, and
 // compiles its snippets.
 func TestEmbeddingPage(t *testing.T) {
-	blocks := pageBlocks(t, "docs/embedding.md")
+	blocks := pageBlocks(t, "docs/howto/embedding.md")
 	runBlocks(t, blocks)
 	if n := compileSnippets(t, t.TempDir(), blocks, embeddingDeclarations, "tasks *gosdk.Tasks, store task.Store", embeddingImports); n < 4 {
 		t.Errorf("only %d snippets were found", n)
@@ -45,7 +45,7 @@ func TestEmbeddingPage(t *testing.T) {
 // the page prescribes.
 func TestEmbeddingSteps(t *testing.T) {
 	var program, commands, handler string
-	for _, b := range pageBlocks(t, "docs/embedding.md") {
+	for _, b := range pageBlocks(t, "docs/howto/embedding.md") {
 		switch lang, text := b[1], b[2]; {
 		case lang == "go" && program == "":
 			program = text
@@ -77,9 +77,10 @@ func TestEmbeddingSteps(t *testing.T) {
 	}
 }
 
-// Sections of docs/embedding.md come from data and files. Limits name headings of docs/upstream.md.
+// Sections of docs/howto/embedding.md come from data and files. Limits name headings of
+// docs/reference/upstream.md.
 func TestEmbeddingPageIsComplete(t *testing.T) {
-	const page = "docs/embedding.md"
+	const page = "docs/howto/embedding.md"
 	patch, err := os.ReadFile("runtime/embed/gosdk/testdata/everything.patch")
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +104,7 @@ func TestEmbeddingPageIsComplete(t *testing.T) {
 
 // The page and the limits name the versions of the SDKs that the modules require.
 func TestEmbeddingPageNamesVersions(t *testing.T) {
-	page, err := os.ReadFile("docs/embedding.md")
+	page, err := os.ReadFile("docs/howto/embedding.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +143,7 @@ func section(t *testing.T, page, name, text string) string {
 }
 
 func limits(t *testing.T) string {
-	upstream, err := os.ReadFile("docs/upstream.md")
+	upstream, err := os.ReadFile("docs/reference/upstream.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,9 +160,9 @@ func limits(t *testing.T) string {
 		lifted := "–"
 		if l.Upstream != "" {
 			if anchors[l.Upstream] == "" {
-				t.Errorf("limit %s: docs/upstream.md has no section %s", l.ID, l.Upstream)
+				t.Errorf("limit %s: docs/reference/upstream.md has no section %s", l.ID, l.Upstream)
 			}
-			lifted = fmt.Sprintf("[%s](upstream.md#%s)", l.Upstream, anchors[l.Upstream])
+			lifted = fmt.Sprintf("[%s](../reference/upstream.md#%s)", l.Upstream, anchors[l.Upstream])
 		}
 		reason, instead := l.Reason, l.Instead
 		if l.Source != "" {

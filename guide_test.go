@@ -43,21 +43,21 @@ var guideImports = []string{
 // guideDeclaration matches a declaration at the left margin of a snippet.
 var guideDeclaration = regexp.MustCompile(`(?m)^(?:func|type) (?:[^\n]*\{\n(?s:.*?)^\}$|[^\n]*$)`)
 
-// TestGuide compiles every Go block of docs/guide.md, docs/howto/signals.md and docs/auth.md, and
-// runs the tests in them. A block that begins with a package clause is a program and is run, too,
-// with empty standard input; a block of text after it is what it must print. All other blocks of a
-// page make one file: their declarations stand at its top level, so that later blocks can use them,
-// and their statements in a function for each block.
+// TestGuide compiles every Go block of docs/tutorial/guide.md, docs/howto/signals.md and
+// docs/howto/auth.md, and runs the tests in them. A block that begins with a package clause is a
+// program and is run, too, with empty standard input; a block of text after it is what it must
+// print. All other blocks of a page make one file: their declarations stand at its top level, so
+// that later blocks can use them, and their statements in a function for each block.
 func TestGuide(t *testing.T) {
-	t.Run("guide", func(t *testing.T) { testPage(t, "docs/guide.md", 15, "") })
+	t.Run("guide", func(t *testing.T) { testPage(t, "docs/tutorial/guide.md", 15, "") })
 	t.Run("signals", func(t *testing.T) { testPage(t, "docs/howto/signals.md", 1, "") })
-	t.Run("auth", func(t *testing.T) { testPage(t, "docs/auth.md", 12, authDeclarations) })
+	t.Run("auth", func(t *testing.T) { testPage(t, "docs/howto/auth.md", 12, authDeclarations) })
 }
 
 // guideScope is what snippets of all pages may use.
 const guideScope = "s *server.Server, c *client.Client"
 
-// authDeclarations are what the snippets of docs/auth.md use and the application has.
+// authDeclarations are what the snippets of docs/howto/auth.md use and the application has.
 const authDeclarations = `
 var (
 	verifier   auth.Verifier

@@ -6,8 +6,8 @@
 //
 // Package codec checks the text first. Its rules for malformed text, limits and errors therefore
 // hold here, too. Then github.com/goccy/go-json/v2, which works by reflection, decodes or encodes
-// the values; docs/values.md gives the reasons for that choice. [Decode] is for text that was
-// checked before.
+// the values; docs/explain/values.md gives the reasons for that choice. [Decode] is for text that
+// was checked before.
 //
 // # JSON form of a value
 //

@@ -129,9 +129,9 @@ func TestColdOrder(t *testing.T) {
 	}
 }
 
-// The snippets of docs/fleet.md are parts of this program.
+// The snippets of docs/howto/fleet.md are parts of this program.
 func TestPage(t *testing.T) {
-	page, err := os.ReadFile("../../docs/fleet.md")
+	page, err := os.ReadFile("../../docs/howto/fleet.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 // Package otel traces and measures servers, clients and tasks of mcpwire with OpenTelemetry. It
 // follows the semantic conventions for MCP. Names that the conventions do not define have the
-// prefix "mcpwire.". See docs/observability.md for all spans, metrics and attributes.
+// prefix "mcpwire.". See docs/howto/observability.md for all spans, metrics and attributes.
 //
 //	t, err := otel.New(otel.Options{})
 //	…

@@ -21,8 +21,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
 
-// spanRows and metricRows list all names of spans and metrics, and the attributes that each may have.
-// docs/observability.md has the same names.
+// spanRows and metricRows list all names of spans and metrics, and the attributes that each may
+// have. docs/howto/observability.md has the same names.
 var (
 	// The keys are patterns of names.
 	spanRows = map[string]string{
@@ -158,13 +158,13 @@ func TestNames(t *testing.T) {
 	if diff := cmp.Diff(metricRows, gotMetrics); diff != "" {
 		t.Errorf("attributes of metrics (-want +got):\n%s", diff)
 	}
-	page, err := os.ReadFile("../../docs/observability.md")
+	page, err := os.ReadFile("../../docs/howto/observability.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	documented := func(name string) {
 		if !strings.Contains(string(page), "`"+name) {
-			t.Errorf("docs/observability.md does not have %s", name)
+			t.Errorf("docs/howto/observability.md does not have %s", name)
 		}
 	}
 	for _, rows := range []map[string]string{spanRows, metricRows} {

@@ -41,9 +41,9 @@ func TestLegalMoves(t *testing.T) {
 	}
 }
 
-// The diagram in docs/tasks.md shows the moves of the table and their causes.
+// The diagram in docs/reference/tasks.md shows the moves of the table and their causes.
 func TestDiagramMatchesMoves(t *testing.T) {
-	page, err := os.ReadFile("../../docs/tasks.md")
+	page, err := os.ReadFile("../../docs/reference/tasks.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// docs/values.md makes these statements about engines.
+// docs/explain/values.md makes these statements about engines.
 func TestStatementsAboutEngines(t *testing.T) {
 	type names struct {
 		Name string   `json:"name,omitempty"`

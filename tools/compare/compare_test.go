@@ -41,13 +41,13 @@ func TestHostilePagesAreUpToDate(t *testing.T) {
 func checkPages(t *testing.T, pages []page) {
 	t.Helper()
 	for _, p := range pages {
-		file := "../../docs/" + p.file
+		file := "../../docs/reference/" + p.file
 		want, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(anyOverflow.Replace(string(want)), anyOverflow.Replace(p.text)); diff != "" {
-			t.Errorf("%s is out of date, run go run . ../../docs (-want +got):\n%s", file, diff)
+			t.Errorf("%s is out of date, run go run . ../../docs/reference (-want +got):\n%s", file, diff)
 		}
 	}
 }

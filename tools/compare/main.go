@@ -12,7 +12,7 @@ import (
 
 func main() {
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: go run . DOCS\n\ncompare writes its pages to the folder DOCS, for example ../../docs.")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: go run . DOCS\n\ncompare writes its pages to the folder DOCS, for example ../../docs/reference.")
 	}
 	flag.Parse()
 	if flag.NArg() != 1 {

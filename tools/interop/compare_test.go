@@ -10,14 +10,15 @@ import (
 	"testing"
 )
 
-// compareEvidence matches the comment of a cell in docs/compare.md: where an SDK has something, such as
-// a file or a package, and the words there. Words after "absent:" are in none of its sources.
+// compareEvidence matches the comment of a cell in docs/reference/compare.md: where an SDK has
+// something, such as a file or a package, and the words there. Words after "absent:" are in none of
+// its sources.
 var compareEvidence = regexp.MustCompile(`<!-- (?:([^: ]+): )?(.+?) -->`)
 
-// The cells of docs/compare.md about other SDKs agree with the sources of the versions that these
-// tests use.
+// The cells of docs/reference/compare.md about other SDKs agree with the sources of the versions
+// that these tests use.
 func TestComparePageAgreesWithSources(t *testing.T) {
-	page, err := os.ReadFile("../../docs/compare.md")
+	page, err := os.ReadFile("../../docs/reference/compare.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,12 +69,12 @@ func TestComparePageAgreesWithSources(t *testing.T) {
 	}
 }
 
-// typeScriptName matches a name of the TypeScript SDK in docs/from-other-sdks.md.
+// typeScriptName matches a name of the TypeScript SDK in docs/howto/from-other-sdks.md.
 var typeScriptName = regexp.MustCompile("`(?:\\w+\\.)*([\\w/-]+)`")
 
-// The TypeScript SDK has the names that docs/from-other-sdks.md gives the counterparts of.
+// The TypeScript SDK has the names that docs/howto/from-other-sdks.md gives the counterparts of.
 func TestTypeScriptNamesExist(t *testing.T) {
-	page, err := os.ReadFile("../../docs/from-other-sdks.md")
+	page, err := os.ReadFile("../../docs/howto/from-other-sdks.md")
 	if err != nil {
 		t.Fatal(err)
 	}

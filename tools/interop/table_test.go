@@ -13,11 +13,11 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-var update = flag.Bool("update", false, "rewrite the tables of docs/interop.md")
+var update = flag.Bool("update", false, "rewrite the tables of docs/reference/interop.md")
 
 // The tables of the documentation are those of the tests.
 func TestTablesOfDocs(t *testing.T) {
-	const file, begin, end = "../../docs/interop.md", "<!-- tables -->\n", "<!-- end of tables -->\n"
+	const file, begin, end = "../../docs/reference/interop.md", "<!-- tables -->\n", "<!-- end of tables -->\n"
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

@@ -20,11 +20,11 @@ import (
 	official "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// TestUpstream shows the behaviour of the official Go SDK and mcp-go that docs/upstream.md
-// describes. If a case fails, a release has changed the behaviour: update the page, and the limits
-// of runtime/embed.
+// TestUpstream shows the behaviour of the official Go SDK and mcp-go that
+// docs/reference/upstream.md describes. If a case fails, a release has changed the behaviour:
+// update the page, and the limits of runtime/embed.
 func TestUpstream(t *testing.T) {
-	page, err := os.ReadFile("../../docs/upstream.md")
+	page, err := os.ReadFile("../../docs/reference/upstream.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,10 +49,10 @@ func TestUpstream(t *testing.T) {
 	} {
 		t.Run(c.id+" "+c.name, func(t *testing.T) {
 			if !bytes.Contains(page, []byte("\n### "+c.id+": ")) {
-				t.Errorf("docs/upstream.md has no heading %s", c.id)
+				t.Errorf("docs/reference/upstream.md has no heading %s", c.id)
 			}
 			if got := c.test(t); got != c.want {
-				t.Errorf("docs/upstream.md, %s:\n got %s\nwant %s", c.id, got, c.want)
+				t.Errorf("docs/reference/upstream.md, %s:\n got %s\nwant %s", c.id, got, c.want)
 			}
 		})
 	}

@@ -1,6 +1,6 @@
-// Command requirements writes docs/requirements.md and docs/evidence/requirements.md: the
-// requirements of the protocol and the tests that prove them. go generate runs it in the root of
-// the module.
+// Command requirements writes docs/reference/requirements.md and
+// docs/reference/evidence/requirements.md: the requirements of the protocol and the tests that
+// prove them. go generate runs it in the root of the module.
 //
 // The requirements are the rows of one YAML file per revision, our reading of the specification. A
 // test names the requirements that it proves in a comment in its body or above it, on separate

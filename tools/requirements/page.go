@@ -8,8 +8,8 @@ import (
 
 // The generated pages, relative to the root of the module.
 const (
-	summaryFile  = "docs/requirements.md"
-	evidenceFile = "docs/evidence/requirements.md"
+	summaryFile  = "docs/reference/requirements.md"
+	evidenceFile = "docs/reference/evidence/requirements.md"
 )
 
 // pages returns the generated pages of the module at root, by file.

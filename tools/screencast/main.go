@@ -1,6 +1,6 @@
-// Command screencast draws docs/img/demo-terminal.svg, an animation of a terminal in which the demo
-// runs, from the recording demo.cast. go generate runs it in the root of the module. To record the
-// demo again before that:
+// Command screencast draws docs/figures/demo-terminal.svg, an animation of a terminal in which the
+// demo runs, from the recording demo.cast. go generate runs it in the root of the module. To record
+// the demo again before that:
 //
 //	go run ./tools/screencast -record
 //
@@ -27,7 +27,7 @@ import (
 
 const (
 	recordingFile = "tools/screencast/demo.cast"
-	drawingFile   = "docs/img/demo-terminal.svg"
+	drawingFile   = "docs/figures/demo-terminal.svg"
 )
 
 func main() {

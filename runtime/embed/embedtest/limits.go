@@ -17,7 +17,7 @@ type Limit struct {
 	Limit    string // what is impossible
 	Reason   string
 	Source   string // place in the source of the SDK
-	Upstream string // heading in docs/upstream.md of a change that would lift the limit, such as "U1", or ""
+	Upstream string // heading in docs/reference/upstream.md of a change that would lift it, like "U1"; or ""
 	Instead  string // what to do instead; "" if there is nothing
 }
 

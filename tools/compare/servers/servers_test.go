@@ -1,5 +1,5 @@
 // Package servers holds the same server written with mcpwire and with two other Go SDKs.
-// docs/from-other-sdks.md shows all three.
+// docs/howto/from-other-sdks.md shows all three.
 package servers
 
 import (
@@ -22,7 +22,7 @@ import (
 
 // All three behave the same, and the document shows their source.
 func TestServersBehaveTheSame(t *testing.T) {
-	guide, err := os.ReadFile("../../../docs/from-other-sdks.md")
+	guide, err := os.ReadFile("../../../docs/howto/from-other-sdks.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func TestServersBehaveTheSame(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !strings.Contains(string(guide), "```go\n"+string(code)+"```\n") {
-				t.Error("docs/from-other-sdks.md does not show this program")
+				t.Error("docs/howto/from-other-sdks.md does not show this program")
 			}
 			binary := filepath.Join(t.TempDir(), name)
 			if text, err := exec.Command("go", "build", "-o", binary, "./"+name).CombinedOutput(); err != nil {
