@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mcpwire/mcpwire/internal/slowtest"
 	"github.com/mcpwire/mcpwire/runtime/embed/embedtest"
 )
 
@@ -34,6 +35,7 @@ type film struct{ Frames int }
 // TestEmbeddingPage builds and runs the programs of docs/howto/embedding.md and its commands, and
 // compiles its snippets.
 func TestEmbeddingPage(t *testing.T) {
+	slowtest.Require(t, "runs all commands and programs of the page")
 	blocks := pageBlocks(t, "docs/howto/embedding.md")
 	runBlocks(t, blocks)
 	if n := compileSnippets(t, t.TempDir(), blocks, embeddingDeclarations, "tasks *gosdk.Tasks, store task.Store", embeddingImports); n < 4 {

@@ -8,12 +8,15 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/mcpwire/mcpwire/internal/slowtest"
 )
 
 var block = regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$")
 
 // TestReadme runs every command and every program in README.md.
 func TestReadme(t *testing.T) {
+	slowtest.Require(t, "runs all commands and programs of the page")
 	blocks := pageBlocks(t, "README.md")
 	runBlocks(t, blocks)
 	if len(blocks) < 8 {

@@ -354,7 +354,7 @@ func run(t *testing.T, cases []*golden) map[string]report {
 	}
 	write("driver_test.go", driver)
 	write("go.mod", fmt.Appendf(nil, "module %s\n\ngo 1.26\n\nrequire github.com/mcpwire/mcpwire v0.0.0\n\nreplace github.com/mcpwire/mcpwire => %s\n", module, root))
-	cmd := exec.Command("go", "test", "-count=1", "-vet=all", "./...")
+	cmd := exec.Command("go", "test", "-trimpath", "-count=1", "-vet=all", "./...")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {

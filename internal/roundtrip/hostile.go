@@ -13,6 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/internal/doubling"
+	"github.com/mcpwire/mcpwire/internal/slowtest"
 )
 
 // levels is how deep values are, except for those that are about the limit of depth. A decoder that
@@ -30,7 +31,8 @@ const (
 // that is linear in their length, and that it refuses those beyond the limit of depth with the place.
 // It makes them of random values: it repeats a part of a value inside itself, whether or not the
 // schema allows that, and the elements of lists, and adds members that no type knows. Checked are the
-// definitions whose large values were checked for another revision. Hostile adds its own.
+// definitions whose large values were checked for another revision. Hostile adds its own. It checks
+// large values only in slow tests.
 func Hostile(t *testing.T, p Package, checked map[string]bool) {
 	s := New(t, p.Revision, p.Schema)
 	random := rand.New(rand.NewPCG(Seed(t), 1))
@@ -65,7 +67,7 @@ func Hostile(t *testing.T, p Package, checked map[string]bool) {
 			if g.kind == long {
 				kind += " " + g.at
 			}
-			if g.checkable() && !checked[kind] && !doubling.Race && !testing.Short() {
+			if g.checkable() && !checked[kind] && !doubling.Race && slowtest.Enabled() {
 				checked[kind] = true
 				t.Run(kind, func(t *testing.T) {
 					doubling.CheckQuick(t, func(n int) func() {

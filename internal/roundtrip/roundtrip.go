@@ -2,8 +2,8 @@
 // It makes random values of every definition from the schema. They must survive decoding and
 // encoding unchanged, and Validate must report the same faults as an independent validator.
 //
-// Two environment variables control it: MCPWIRE_LONG=1 makes a few thousand values of
-// every definition instead of a hundred, and MCPWIRE_SEED=N sets the seed.
+// Three environment variables control it: MCPWIRE_SLOW=1 makes a hundred values of every
+// definition instead of 25, and MCPWIRE_LONG=1 a few thousand. MCPWIRE_SEED=N sets the seed.
 package roundtrip
 
 import (
@@ -32,6 +32,7 @@ import (
 	"github.com/mcpwire/mcpwire/internal/instance"
 	"github.com/mcpwire/mcpwire/internal/jsonpointer"
 	"github.com/mcpwire/mcpwire/internal/oracle"
+	"github.com/mcpwire/mcpwire/internal/slowtest"
 )
 
 // Package is one revision of a generated package.
@@ -229,8 +230,10 @@ func Count() int {
 		return 3000
 	case testing.Short():
 		return 5
+	case slowtest.Enabled():
+		return 100
 	}
-	return 100
+	return 25
 }
 
 // Seed returns the seed of all random values.

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/mcpwire/mcpwire/internal/slowtest"
 )
 
 // newProjects are the flags of all projects, by name.
@@ -28,7 +30,7 @@ var newProjects = map[string][]string{
 	"example/user": {"-client"},
 }
 
-// All projects are formatted and complete. In its long form, the test follows the commands that mcpwire
+// All projects are formatted and complete. With MCPWIRE_SLOW=1, the test follows the commands that mcpwire
 // new prints: the projects comply with go vet, their tests pass, and their programs do what they say.
 func TestNewProjects(t *testing.T) {
 	root, err := filepath.Abs("../..")
@@ -40,9 +42,7 @@ func TestNewProjects(t *testing.T) {
 	for module, flags := range newProjects {
 		next[filepath.Base(module)] = writeProject(t, dir, module, flags...)
 	}
-	if testing.Short() {
-		t.Skip("builds all projects")
-	}
+	slowtest.Require(t, "also builds and runs all projects")
 	for name, commands := range next {
 		shell(t, filepath.Join(dir, name), "go mod edit -replace github.com/mcpwire/mcpwire="+root)
 		shell(t, filepath.Join(dir, name), "go mod tidy && go vet ./...")

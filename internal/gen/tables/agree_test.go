@@ -17,6 +17,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonschema"
 	"github.com/mcpwire/mcpwire/internal/gen/load"
 	"github.com/mcpwire/mcpwire/internal/instance"
+	"github.com/mcpwire/mcpwire/internal/slowtest"
 )
 
 var (
@@ -72,8 +73,11 @@ func TestTableAgreesWithJSONSchema(t *testing.T) {
 		for _, name := range files.names {
 			doc := read(t, name)
 			count := files.count
-			if *long {
+			switch {
+			case *long:
 				count *= 10
+			case !slowtest.Enabled():
+				count /= 5
 			}
 			t.Run(doc.Revision, func(t *testing.T) {
 				t.Parallel()
