@@ -2,10 +2,7 @@ package mcpwire_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -75,48 +72,4 @@ func faultsOfRow(row string) (faults []string) {
 		}
 	}
 	return faults
-}
-
-// Links of docs/reference/compare.md lead to files of this repository, headings of them, and tests
-// in them.
-func TestComparePageLinksExist(t *testing.T) {
-	for _, m := range compareLink.FindAllStringSubmatch(readText(t, comparePage), -1) {
-		text, target := m[1], m[2]
-		if strings.HasPrefix(target, "https://") {
-			continue
-		}
-		name, heading, _ := strings.Cut(target, "#")
-		file := comparePage
-		if name != "" {
-			file = filepath.Join(filepath.Dir(comparePage), name)
-		}
-		info, err := os.Stat(file)
-		switch {
-		case err != nil:
-			t.Errorf("[%s](%s): %v", text, target, err)
-		case heading != "" && !slices.Contains(anchors(readText(t, file)), heading):
-			t.Errorf("[%s](%s): no such heading", text, target)
-		case strings.HasPrefix(text, "Test") && (info.IsDir() || !strings.Contains(readText(t, file), "\nfunc "+text+"(t *testing.T)")):
-			t.Errorf("[%s](%s): no such test", text, target)
-		}
-	}
-}
-
-// anchors returns the anchors of the headings of a page.
-func anchors(page string) (all []string) {
-	for line := range strings.Lines(page) {
-		if heading, ok := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); ok && strings.HasPrefix(line, "#") {
-			all = append(all, anchor(strings.TrimSpace(heading)))
-		}
-	}
-	return all
-}
-
-func readText(t *testing.T, file string) string {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
 }

@@ -13,10 +13,13 @@ import (
 
 // guideImports are the packages that snippets of the guide may use.
 var guideImports = []string{
-	"context", "crypto/rand", "encoding/base64", "encoding/json", "errors", "fmt", "log/slog", "net/http", "os", "os/signal",
+	"context", "crypto/rand", "encoding/base64", "encoding/json", "errors", "fmt", "log", "log/slog", "net/http", "os", "os/signal",
 	"path/filepath", "strconv", "strings", "syscall", "testing", "time",
+	"github.com/mcpwire/mcpwire/codec",
 	"github.com/mcpwire/mcpwire/codec/jsonrpc",
+	"github.com/mcpwire/mcpwire/codec/wire",
 	"github.com/mcpwire/mcpwire/mcp",
+	"mcp0618 github.com/mcpwire/mcpwire/mcp",
 	"github.com/mcpwire/mcpwire/runtime/auth",
 	"github.com/mcpwire/mcpwire/runtime/auth/filestore",
 	"github.com/mcpwire/mcpwire/runtime/auth/jwtauth",
@@ -26,6 +29,7 @@ var guideImports = []string{
 	"github.com/mcpwire/mcpwire/runtime/auth/provider",
 	"github.com/mcpwire/mcpwire/runtime/client",
 	"github.com/mcpwire/mcpwire/runtime/form",
+	"github.com/mcpwire/mcpwire/runtime/proxy",
 	"github.com/mcpwire/mcpwire/runtime/server",
 	"github.com/mcpwire/mcpwire/runtime/server/servertest",
 	"github.com/mcpwire/mcpwire/runtime/session",
@@ -43,23 +47,37 @@ var guideImports = []string{
 // guideDeclaration matches a declaration at the left margin of a snippet.
 var guideDeclaration = regexp.MustCompile(`(?m)^(?:func|type) (?:[^\n]*\{\n(?s:.*?)^\}$|[^\n]*$)`)
 
-// TestGuide compiles every Go block of docs/tutorial/guide.md, docs/howto/signals.md and
-// docs/howto/auth.md, and runs the tests in them. A block that begins with a package clause is a
-// program and is run, too, with empty standard input; a block of text after it is what it must
-// print. All other blocks of a page make one file: their declarations stand at its top level, so
-// that later blocks can use them, and their statements in a function for each block.
+// guidePages are the pages that TestGuide checks. They make one file, so that a page can use what
+// another one declares.
+var guidePages = []string{
+	"docs/tutorial/1-hello.md", "docs/tutorial/2-question.md", "docs/tutorial/3-durable.md",
+	"docs/tutorial/4-http.md", "docs/tutorial/6-production.md",
+	"docs/howto/auth.md", "docs/howto/client.md", "docs/howto/durable.md", "docs/howto/input.md",
+	"docs/howto/proxy.md", "docs/howto/server.md", "docs/howto/signals.md", "docs/howto/upgrade.md",
+	"docs/reference/generated.md",
+}
+
+// TestGuide compiles every Go block of guidePages, and runs the tests in them. A block that begins
+// with a package clause is a program and is run, too, with empty standard input; a block of text
+// after it is what it must print. All other blocks make one file: their declarations stand at its
+// top level, so that other blocks can use them, and their statements in a function for each block.
 func TestGuide(t *testing.T) {
-	t.Run("guide", func(t *testing.T) { testPage(t, "docs/tutorial/guide.md", 15, "") })
-	t.Run("signals", func(t *testing.T) { testPage(t, "docs/howto/signals.md", 1, "") })
-	t.Run("auth", func(t *testing.T) { testPage(t, "docs/howto/auth.md", 12, authDeclarations) })
+	var blocks [][]string
+	for _, page := range guidePages {
+		blocks = append(blocks, pageBlocks(t, page)...)
+	}
+	testBlocks(t, blocks)
 }
 
 // guideScope is what snippets of all pages may use.
 const guideScope = "s *server.Server, c *client.Client"
 
-// authDeclarations are what the snippets of docs/howto/auth.md use and the application has.
-const authDeclarations = `
+// guideDeclarations are what the snippets use and the application has.
+const guideDeclarations = `
 var (
+	key        []byte
+	f          *client.FormRequest
+	userOf     func(r *http.Request) (string, error)
 	verifier   auth.Verifier
 	store      oauth.Store
 	lookUp     func(ctx context.Context, token string) (user string, expiry time.Time, ok bool)
@@ -68,20 +86,21 @@ var (
 )
 
 func remove(ctx context.Context, c *server.Call, in struct{}) (string, error) { return "", nil }
+func pack(ctx context.Context, c *server.Call, in struct{}) (string, error)   { return "", nil }
 `
 
 // guideVariables matches the variables that a snippet declares at the left margin. The reader may be
 // the one who uses them.
 var guideVariables = regexp.MustCompile(`(?m)^(\w+(?:, \w+)*) := `)
 
-func testPage(t *testing.T, page string, least int, declared string) {
+func testBlocks(t *testing.T, blocks [][]string) {
 	dir := t.TempDir()
 	var programs [][][]string // each with the blocks that follow
-	blocks := pageBlocks(t, page)
 	for i, b := range blocks {
 		lang, text := b[1], b[2]
 		switch {
 		case lang == "text" && i > 0 && strings.HasPrefix(blocks[i-1][2], "package main"):
+		case lang == "json": // the text of a file
 		case lang != "go":
 			t.Errorf("no test runs blocks of %s", lang)
 		case strings.HasPrefix(text, "package main"):
@@ -93,8 +112,8 @@ func testPage(t *testing.T, page string, least int, declared string) {
 			write(t, program, "main.go", text)
 		}
 	}
-	snippets := compileSnippets(t, dir, blocks, declared, guideScope, guideImports)
-	if len(programs) < 1 || snippets < least {
+	snippets := compileSnippets(t, dir, blocks, guideDeclarations, guideScope, guideImports)
+	if len(programs) < 3 || snippets < 35 {
 		t.Errorf("only %d programs and %d snippets were found", len(programs), snippets)
 	}
 	for i, next := range programs {

@@ -129,17 +129,21 @@ func TestColdOrder(t *testing.T) {
 	}
 }
 
-// The snippets of docs/howto/fleet.md are parts of this program.
-func TestPage(t *testing.T) {
-	page, err := os.ReadFile("../../docs/howto/fleet.md")
-	if err != nil {
-		t.Fatal(err)
+// The snippets of docs/tutorial/5-fleet.md and docs/howto/fleet.md are parts of this program.
+func TestPages(t *testing.T) {
+	var pages []byte
+	for _, page := range []string{"tutorial/5-fleet.md", "howto/fleet.md"} {
+		text, err := os.ReadFile("../../docs/" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, text...)
 	}
 	program, err := os.ReadFile("main.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	snippets := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(page), -1)
+	snippets := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(pages), -1)
 	if len(snippets) < 2 {
 		t.Errorf("%d snippets", len(snippets))
 	}
