@@ -66,7 +66,7 @@ func runBlocks(t *testing.T, blocks [][]string) {
 			switch lang {
 			case "sh":
 				if strings.TrimSpace(text) == "go test ./..." {
-					return // this very run; .ci/run takes the command from the README
+					return // this very run
 				}
 				if begin, rest, ok := strings.Cut(text, "\n"); ok && strings.HasPrefix(begin, "go mod init") {
 					dir := t.TempDir()

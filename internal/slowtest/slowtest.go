@@ -1,6 +1,6 @@
 // Package slowtest lets tests that take long run only when they are asked for, so that
 // "go test ./..." is short enough to run between two changes. Set the environment variable
-// MCPWIRE_SLOW=1 to run them, as .ci/run does.
+// MCPWIRE_SLOW=1 to run them, as .ci/check does.
 package slowtest
 
 import (
@@ -16,6 +16,6 @@ func Enabled() bool { return os.Getenv("MCPWIRE_SLOW") != "" }
 func Require(t *testing.T, does string) {
 	t.Helper()
 	if !Enabled() {
-		t.Skipf("this test %s; set MCPWIRE_SLOW=1 to run it, as .ci/run does", does)
+		t.Skipf("this test %s; set MCPWIRE_SLOW=1 to run it, as .ci/check does", does)
 	}
 }

@@ -24,7 +24,7 @@ import (
 )
 
 var (
-	worlds    = flag.Int("worlds", 0, "number of worlds of TestRandomUpstreams; 0 for 60, or 20 with -short; .ci/run plays 140 more")
+	worlds    = flag.Int("worlds", 0, "number of worlds of TestRandomUpstreams; 0 for 60, or 20 with -short; .ci/check plays 140 more")
 	worldSeed = flag.Uint64("worldseed", 0, "seed of the first world of TestRandomUpstreams; the next worlds have the next seeds; 0 for a random seed")
 )
 

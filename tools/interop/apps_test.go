@@ -24,10 +24,7 @@ import (
 // screenshot.
 func TestBrowserShowsViewOfServer(t *testing.T) {
 	chromium := browser(t)
-	needNode(t)
-	if err := install("apps"); err != nil {
-		t.Fatal(err)
-	}
+	needPackages(t, "apps")
 	script, err := exec.Command(filepath.Join("apps", "node_modules", ".bin", "esbuild"), filepath.Join("apps", "host.mjs"), "--bundle", "--format=esm").Output()
 	if err != nil {
 		t.Fatal(err)

@@ -45,15 +45,10 @@ import (
 // redirectURI is where oidc-provider sends the users of other clients. No server listens there.
 const redirectURI = "http://127.0.0.1:9/callback"
 
-var installProvider = sync.OnceValue(func() error { return install("oidcprovider") })
-
 // startProvider starts oidc-provider and returns its issuer.
 func startProvider(t *testing.T) (issuer string) {
 	t.Helper()
-	needNode(t)
-	if err := installProvider(); err != nil {
-		t.Fatal(err)
-	}
+	needPackages(t, "oidcprovider")
 	cmd := exec.Command("node", filepath.Join("oidcprovider", "server.mjs"))
 	var errs strings.Builder
 	cmd.Stderr = &errs

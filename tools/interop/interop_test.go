@@ -1,11 +1,11 @@
 package interop
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"testing"
 )
 
@@ -23,43 +23,27 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// installSDK installs the SDK once for all tests.
-var installSDK = sync.OnceValue(func() error { return install("typescript") })
-
-// install installs the packages of a folder, unless they were installed after the last change of
-// the lock file.
-func install(folder string) error {
-	locked, err := os.Stat(filepath.Join(folder, "package-lock.json"))
-	if err != nil {
-		return err
-	}
-	installed, err := os.Stat(filepath.Join(folder, "node_modules", ".package-lock.json"))
-	if err == nil && installed.ModTime().After(locked.ModTime()) {
-		return nil
-	}
-	cmd := exec.Command("npm", "ci", "--ignore-scripts")
-	cmd.Dir = folder
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("npm ci: %w\n%s", err, out)
-	}
-	return nil
-}
-
-// needSDK installs the SDK. It skips the test if node is not available.
+// needSDK skips the test if node is not available. It fails if the SDK is not installed.
 func needSDK(t *testing.T) {
 	t.Helper()
-	needNode(t)
-	if err := installSDK(); err != nil {
-		t.Fatal(err)
-	}
+	needPackages(t, "typescript")
 }
 
-// needNode skips the test if node is not available.
-func needNode(t *testing.T) {
+// needPackages skips the test if node is not available. It fails if the packages of the lock file in
+// folder are not installed.
+func needPackages(t *testing.T, folder string) {
 	t.Helper()
 	for _, program := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skipf("needs %s: %v", program, err)
 		}
+	}
+	locked, err := os.ReadFile(filepath.Join(folder, "package-lock.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	installed, err := os.ReadFile(filepath.Join(folder, "node_modules", "installed-lock.json"))
+	if err != nil || !bytes.Equal(installed, locked) {
+		t.Fatalf("the packages of tools/interop/%s/package-lock.json are not installed: run .ci/setup", folder)
 	}
 }

@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	count      = flag.Int("handlers", 0, "number of random handlers of TestRandomHandlers; 0 for 500, or 100 with -short or the race detector; .ci/run plays the next 1500, too")
+	count      = flag.Int("handlers", 0, "number of random handlers of TestRandomHandlers; 0 for 500, or 100 with -short or the race detector; .ci/check plays the next 1500, too")
 	seed       = flag.Uint64("seed", 0, "seed of the first handler; the default is 1, or a random one with -handlers")
 	verbose    = flag.Bool("logs", false, "add the log of the servers to the history of a failure")
 	survey     = flag.Bool("survey", false, "count all violations instead of ending at the first one")
