@@ -335,7 +335,8 @@ func startSite(t *testing.T, site string, env ...string) string {
 	}
 }
 
-// Workflows run actions of one commit only, and scripts that exist.
+// Workflows, with the one that mcpwire new writes, run actions of one commit only, the same in all of them,
+// and scripts that exist.
 func TestWorkflows(t *testing.T) {
 	r, err := open(t.Context(), ".")
 	if err != nil {
@@ -345,13 +346,20 @@ func TestWorkflows(t *testing.T) {
 	if err != nil || len(names) < 3 {
 		t.Fatal(names, err)
 	}
+	written := filepath.Join(r.root, "tools", "mcpwire", "internal", "project", "template", "all", ".github", "workflows", "test.yml.tmpl")
+	commits := make(map[string]string) // by action
 	pinned := regexp.MustCompile(`^[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
-	for _, name := range names {
+	for _, name := range append(names, written) {
 		text := string(readFile(t, name))
 		for _, use := range regexp.MustCompile(`uses: (.*)`).FindAllStringSubmatch(text, -1) {
 			if !pinned.MatchString(use[1]) {
 				t.Errorf("%s uses %s, which is not pinned by its hash", filepath.Base(name), use[1])
 			}
+			action, commit, _ := strings.Cut(use[1], "@")
+			if known := commits[action]; known != "" && known != commit {
+				t.Errorf("%s uses %s, and another workflow %s", filepath.Base(name), use[1], known)
+			}
+			commits[action] = commit
 		}
 		for _, script := range regexp.MustCompile(`run: ((?:\.ci|tools)/\S+)`).FindAllStringSubmatch(text, -1) {
 			if info, err := os.Stat(filepath.Join(r.root, script[1])); err != nil || info.Mode()&0o100 == 0 {
