@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/form"
@@ -184,7 +185,7 @@ func ExampleServer_Err() {
 	server.AddTool(s, "say hi", "Greets.", func(context.Context, *server.Call, struct{}) (string, error) { return "Hi!", nil })
 	fmt.Println(s.Start(context.Background()))
 	// Output:
-	// example_test.go:184: server: tool name "say hi": want 1 to 128 ASCII letters, digits, underscores, hyphens and dots
+	// example_test.go:185: server: tool name "say hi": want 1 to 128 ASCII letters, digits, underscores, hyphens and dots
 }
 
 func ExampleElicit() {
@@ -378,6 +379,42 @@ func ExampleConfig() {
 	// got initialize
 	// got example.com/add
 	// 3 <nil>
+}
+
+// A tool has a title, and returns a text of its own besides structured output.
+func ExampleDefineTool() {
+	ctx := context.Background()
+	s := server.New("memory", "1", nil)
+	defer s.Close()
+	type graph struct {
+		Entities []string `json:"entities"`
+	}
+	schema, err := server.SchemaFor[graph]()
+	if err != nil {
+		log.Fatal(err)
+	}
+	server.AddTool(s, "read_graph", "Reads the entire graph.", func(ctx context.Context, c *server.Call, in struct{}) (*mcp.CallToolResult, error) {
+		output, err := codec.Marshal(value.Of(graph{})) // a nil slice becomes [], as the schema says
+		return &mcp.CallToolResult{
+			Content:           []mcp.ContentBlock{&mcp.TextContent{Text: "The graph is empty."}},
+			StructuredContent: output,
+		}, err
+	}, server.DefineTool(func(t *mcp.Tool) {
+		t.Title = new("Read graph")
+		t.OutputSchema = new(mcp.ToolOutputSchema)
+		s.RecordMistake(json.Unmarshal(schema, t.OutputSchema))
+	}))
+
+	c := connectInMemory(ctx, s)
+	defer c.Close()
+	result, err := c.CallTool(ctx, "read_graph", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	text, err := client.Text(result)
+	fmt.Println(text, string(result.StructuredContent), err)
+	// Output:
+	// The graph is empty. {"entities":[]} <nil>
 }
 
 func ExampleSchemaFor() {
