@@ -19,6 +19,7 @@ import (
 type comparison struct {
 	programs [2]string
 	turn     time.Duration
+	slower   float64 // by which factor times may grow
 	rows     []*row
 }
 
@@ -48,11 +49,14 @@ func (c *comparison) measure(ctx context.Context, rounds int, only string) error
 	return c.take(ctx, rounds, both)
 }
 
+// confirmations is how often what seems to be worse is measured again.
+const confirmations = 3
+
 // measureAgain repeats what seems to be worse. The new measurements take the place of the old ones.
 func (c *comparison) measureAgain(ctx context.Context, rounds int) error {
 	var names []string
 	for _, r := range c.rows {
-		if r.worse() && !slices.Contains(names, r.name) {
+		if r.worse(c.slower) && !slices.Contains(names, r.name) {
 			names = append(names, r.name)
 		}
 	}
@@ -107,37 +111,48 @@ func (c *comparison) row(name, unit string) *row {
 
 // Growth that does not count.
 const (
-	tolerance = 1.05 // of the median
+	tolerance = 1.05 // by default for times
 	few       = 0.5  // allocations and bytes per operation: some come from outside of it
 	stackPage = 64   // bytes per object: stacks are counted in blocks that objects share
 )
 
-// worse reports whether the cost has grown.
-func (r *row) worse() bool {
-	before, now := r.rounds[0], r.rounds[1]
-	if len(before) == 0 || len(now) == 0 || stat.Median(now) <= stat.Median(before)*tolerance {
+// cost returns what one of the two programs pays: the median of a time, and the least of anything
+// else, to which other work of the process only adds, such as filling pools anew after a collection
+// of garbage.
+func (r *row) cost(program int) float64 {
+	if r.isTime() {
+		return stat.Median(r.rounds[program])
+	}
+	return slices.Min(r.rounds[program])
+}
+
+func (r *row) isTime() bool { return strings.HasSuffix(r.unit, " ns") }
+
+// worse reports whether the cost has grown, a time by more than the factor slower.
+func (r *row) worse(slower float64) bool {
+	if len(r.rounds[0]) == 0 || len(r.rounds[1]) == 0 {
 		return false
 	}
-	growth := stat.Median(now) - stat.Median(before)
-	switch r.unit {
-	case "allocs", "bytes":
-		return growth > few
-	case "heap bytes", "stack bytes":
-		return growth > stackPage
+	before, now := r.cost(0), r.cost(1)
+	switch {
+	case r.isTime():
+		return now > before*slower && slices.Min(r.rounds[1]) > slices.Max(r.rounds[0])
+	case r.unit == "heap bytes" || r.unit == "stack bytes":
+		return now > before*tolerance && now-before > stackPage
 	}
-	return slices.Min(now) > slices.Max(before)
+	return now > before*tolerance && now-before > few
 }
 
 func (c *comparison) print(out io.Writer) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(w, "base\twork tree\tratio\t\tcost\tbenchmark\n")
 	for _, r := range c.rows {
-		before, now := stat.Median(r.rounds[0]), stat.Median(r.rounds[1])
+		before, now := r.cost(0), r.cost(1)
 		ratio, mark := "", ""
 		if before > 0 {
 			ratio = fmt.Sprintf("%.2f", now/before)
 		}
-		if r.worse() {
+		if r.worse(c.slower) {
 			mark = "worse"
 		}
 		fmt.Fprintf(w, "%.4g\t%.4g\t%s\t%s\t%s\t  %s\n", before, now, ratio, mark, r.unit, r.name)

@@ -20,8 +20,8 @@ func TestWorse(t *testing.T) {
 		{"cpu ns", []float64{100, 101, 102}, []float64{103, 104, 105}, false}, // less than 5 %
 		{"cpu ns", []float64{107, 108, 109}, []float64{100, 101, 102}, false}, // better
 		{"wait ns", []float64{100, 101, 102}, []float64{107, 108, 109}, true},
-		{"allocs", []float64{10, 10, 10}, []float64{11, 11, 10}, true},
-		{"allocs", []float64{10, 10, 10}, []float64{11, 10, 10}, false}, // the median is equal
+		{"allocs", []float64{10, 10, 12}, []float64{11, 11, 11}, true},
+		{"allocs", []float64{10, 10, 10}, []float64{11, 10, 11}, false}, // the least is equal
 		{"allocs", []float64{0, 0, 0}, []float64{0.4, 0.4, 0.4}, false},
 		{"allocs", []float64{0, 0, 0}, []float64{1, 1, 1}, true},
 		{"bytes", []float64{1000, 1000}, []float64{1051, 1051}, true},
@@ -31,8 +31,17 @@ func TestWorse(t *testing.T) {
 		{"cpu ns", nil, []float64{1}, false}, // new
 	} {
 		r := row{unit: x.unit, rounds: [2][]float64{x.before, x.now}}
-		if got := r.worse(); got != x.want {
+		if got := r.worse(tolerance); got != x.want {
 			t.Errorf("%s, %v and then %v: worse is %v", x.unit, x.before, x.now, got)
+		}
+	}
+}
+
+func TestWorseAllowsSlower(t *testing.T) {
+	for unit, want := range map[string]bool{"cpu ns": false, "wait ns": false, "allocs": true, "heap bytes": true} {
+		r := row{unit: unit, rounds: [2][]float64{{1000}, {1200}}}
+		if got := r.worse(1.25); got != want {
+			t.Errorf("%s, 1.2 times as much: worse is %v", unit, got)
 		}
 	}
 }

@@ -104,6 +104,10 @@ func run(ctx context.Context, turn time.Duration, child bool, names []string) er
 	return nil
 }
 
+// least is how often a benchmark is repeated at least, so that what a process does beside it counts
+// for little.
+const least = 100
+
 // measure repeats a benchmark for a turn.
 func measure(ctx context.Context, b benchmark, turn time.Duration) (map[string]float64, error) {
 	do, end, err := b.open(ctx)
@@ -117,16 +121,18 @@ func measure(ctx context.Context, b benchmark, turn time.Duration) (map[string]f
 		}
 	}
 	runtime.GC()
-	spent, bytes, objects := processor.Time(), counter("/gc/heap/allocs:bytes"), counter("/gc/heap/allocs:objects")
+	var before, after runtime.MemStats // unlike package metrics, they have counted all allocations
+	runtime.ReadMemStats(&before)
+	spent := processor.Time()
 	n, start := 0.0, time.Now()
-	for ; time.Since(start) < turn; n++ {
+	for ; n < least || time.Since(start) < turn; n++ {
 		if err := do(); err != nil {
 			end()
 			return nil, err
 		}
 	}
 	spent = processor.Time() - spent
-	bytes, objects = counter("/gc/heap/allocs:bytes")-bytes, counter("/gc/heap/allocs:objects")-objects
+	runtime.ReadMemStats(&after)
 	// A child has served the repetitions of the warm-up as well. Its start and its end count for
 	// less than a thousandth of the calls of a turn.
 	children, all := processor.TimeOfChildren(), n*1.25
@@ -134,7 +140,7 @@ func measure(ctx context.Context, b benchmark, turn time.Duration) (map[string]f
 		return nil, err
 	}
 	cost := float64(spent)/n + float64(processor.TimeOfChildren()-children)/all
-	costs := map[string]float64{"cpu ns": cost, "bytes": float64(bytes) / n, "allocs": float64(objects) / n}
+	costs := map[string]float64{"cpu ns": cost, "bytes": float64(after.TotalAlloc-before.TotalAlloc) / n, "allocs": float64(after.Mallocs-before.Mallocs) / n}
 	if b.latencies != nil {
 		slices.Sort(*b.latencies)
 		costs["wait ns"] = float64((*b.latencies)[len(*b.latencies)/2])
