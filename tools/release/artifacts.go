@@ -124,7 +124,8 @@ func (r *repository) dependencies(ctx context.Context, work, dir, version string
 	if err != nil {
 		return err
 	}
-	if _, err := execute(ctx, here, nil, "go", "build", "-o", lister, "github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod"); err != nil {
+	// With the settings of build, it shares compiled packages.
+	if _, err := execute(ctx, here, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-o", lister, "github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod"); err != nil {
 		return err
 	}
 	modules, err := r.published(ctx)
