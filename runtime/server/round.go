@@ -56,7 +56,7 @@ func InputName(ctx context.Context, name string) context.Context {
 // not do such an operation. A panic of a function fails the call.
 //
 // Input requests of the functions reach the client together: in revisions without sessions, in one
-// round. A call may have 64 open input requests; more of them fail, and so does the call.
+// round. A call may have 64 open input requests; more of them wait until there is room.
 func (c *Call) RunAll(ctx context.Context, functions ...func(ctx context.Context) error) error {
 	return c.recording().RunAll(ctx, functions)
 }

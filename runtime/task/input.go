@@ -33,6 +33,9 @@ func (run *Run) Call(ctx context.Context, method string, params codec.Encoder) (
 // Restartable work may be parked while it waits; Ask then returns [ErrParked], also if ctx is
 // cancelled after that. Ask ends with the context of the work, whether ctx does or not.
 //
+// A task has at most [MaxOpenInput] open input requests. Ask waits until there is room for another
+// one, in no particular order. The work is not parked while one with a deadline waits for room.
+//
 // If Deadline is zero, it is that of ctx. Later runs have the Deadline of the first one, at which
 // parked work runs again. If restartable work gives the input request up, because the Deadline has
 // passed or ctx has ended before the context of the work, Ask withdraws the input request and
@@ -57,6 +60,12 @@ func (run *Run) Ask(ctx context.Context, q InputRequest, params codec.Encoder) (
 		adding = context.WithoutCancel(ctx)
 	}
 	number, r, err := run.addInputRequest(adding, stored)
+	if err == errTooManyOpen {
+		number, r, err = run.addOnceRoom(ctx, w, stored, &r)
+	}
+	if err == ErrParked {
+		return nil, err
+	}
 	if run.m.cfg.Observer == nil || err != nil {
 		answer, err := run.awaitAnswer(ctx, w, stored, number, &r, err)
 		return answer, run.endIfOver(err)
@@ -89,25 +98,12 @@ func (run *Run) newInputRequest(ctx context.Context, q *InputRequest, params jso
 // awaitAnswer waits for the answer to an input request that is stored in r, or handles err, the
 // error of storing it. w is nil if the work is not parked meanwhile.
 func (run *Run) awaitAnswer(ctx context.Context, w *waits, q *InputRequest, number uint64, r *Record, err error) (json.RawMessage, error) {
-	parked, limited := false, ctx
-	if work := run.ctx.Load(); work != nil { // ctx may not end with it
-		var end context.CancelFunc
-		limited, end = context.WithCancel(ctx)
-		defer end()
-		defer context.AfterFunc(work, end)()
-	}
+	parked := false
 	if stored := r.inputRequest(number); err == nil && stored != nil && !stored.Deadline.IsZero() {
 		q.Deadline = stored.Deadline
-		var cancel context.CancelFunc
-		limited, cancel = context.WithTimeout(limited, q.Deadline.Sub(run.m.now()))
-		defer cancel()
 	}
-	until := limited
-	if w != nil {
-		both := lazyctx.WithBoth(limited, &w.ended)
-		defer both.Release()
-		until = both
-	}
+	limited, until, release := run.limitWait(ctx, w, q.Deadline)
+	defer release()
 	for err == nil {
 		stored := r.inputRequest(number)
 		switch {
@@ -157,15 +153,91 @@ func (run *Run) awaitAnswer(ctx context.Context, w *waits, q *InputRequest, numb
 	return nil, err
 }
 
+// limitWait returns contexts of a wait: limited ends with ctx, with the work, and at the deadline
+// unless that is zero. until also ends when the work is parked, unless w is nil.
+func (run *Run) limitWait(ctx context.Context, w *waits, deadline time.Time) (limited, until context.Context, release func()) {
+	limited, cancel := context.WithCancel(ctx)
+	if !deadline.IsZero() {
+		cancel()
+		limited, cancel = context.WithTimeout(ctx, deadline.Sub(run.m.now()))
+	}
+	stop := func() bool { return true }
+	if work := run.ctx.Load(); work != nil { // ctx may not end with it
+		stop = context.AfterFunc(work, cancel)
+	}
+	if w == nil {
+		return limited, limited, func() { stop(); cancel() }
+	}
+	both := lazyctx.WithBoth(limited, &w.ended)
+	return limited, both, func() { both.Release(); stop(); cancel() }
+}
+
+// errTooManyOpen is the error of addInputRequest for a task without room for another open input
+// request.
+var errTooManyOpen = errors.New("task: too many open input requests")
+
+// addOnceRoom is addInputRequest for an input request that has found no room in the record r. It
+// waits until there is room, and fails with [ErrParked] if the work is parked before. If the
+// input request is given up while it waits, it is stored with that outcome.
+func (run *Run) addOnceRoom(ctx context.Context, w *waits, q *InputRequest, r *Record) (uint64, Record, error) {
+	limited, until, release := run.limitWait(ctx, w, q.Deadline)
+	defer release()
+	if !q.Deadline.IsZero() { // the next run would not know it
+		w.hold(1)
+		defer w.hold(-1)
+	}
+	select { // one goroutine at a time watches the record for all
+	case run.roomTurn() <- struct{}{}:
+		defer func() { <-run.roomTurn() }()
+	case <-until.Done():
+	}
+	for until.Err() == nil {
+		number, added, err := run.addInputRequest(until, q)
+		if err != errTooManyOpen {
+			return number, added, err
+		}
+		added.Params, added.InputRequests = nil, nil
+		if err := run.m.await(until, run, &added); err != nil && until.Err() == nil {
+			return 0, added, err
+		}
+	}
+	switch parked := w != nil && w.ended.Err() != nil; {
+	case run.ending() != nil:
+		return 0, *r, run.ending()
+	case limited.Err() == nil, parked && limited.Err() == context.Canceled:
+		return 0, *r, ErrParked
+	case q.Key == "":
+		return 0, *r, context.Cause(limited)
+	}
+	q.Error = outcomeOf(limited.Err())
+	return run.addInputRequest(context.WithoutCancel(ctx), q)
+}
+
+// roomTurn returns a channel with room for the one goroutine that may wait until the task has room
+// for another open input request.
+func (run *Run) roomTurn() chan struct{} {
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	if run.room == nil {
+		run.room = make(chan struct{}, 1)
+	}
+	return run.room
+}
+
+// outcomeOf returns the Error of an input request that is given up because its context has ended
+// with cause.
+func outcomeOf(cause error) json.RawMessage {
+	if errors.Is(cause, context.DeadlineExceeded) {
+		return json.RawMessage(TimedOut)
+	}
+	return json.RawMessage(GivenUp)
+}
+
 // giveUp stores that the work gives up an input request because its context has ended with cause,
 // unless the answer was stored before. It returns what [Run.Ask] returns.
 func (run *Run) giveUp(number uint64, cause error) (json.RawMessage, error) {
-	reason := GivenUp
-	if errors.Is(cause, context.DeadlineExceeded) {
-		reason = TimedOut
-	}
 	r, err := run.change(context.Background(), func(r *Record) error {
-		if r.terminal() || !r.setAnswer(number, nil, json.RawMessage(reason)) {
+		if r.terminal() || !r.setAnswer(number, nil, outcomeOf(cause)) {
 			return errUnchanged
 		}
 		return nil
@@ -215,7 +287,8 @@ func (run *Run) encodeParams(params codec.Encoder) (json.RawMessage, error) {
 
 // addInputRequest stores a new input request, unless an earlier run has made it or its answer is in
 // the journal. It removes those whose answers the work has consumed; if later runs need the
-// answers, it moves them to the journal.
+// answers, it moves them to the journal. It fails with errTooManyOpen if q is open and there is no
+// room for it.
 func (run *Run) addInputRequest(ctx context.Context, q *InputRequest) (number uint64, r Record, err error) {
 	if q.Key != "" && run.durable {
 		if err := run.readAnswers(ctx); err != nil {
@@ -241,10 +314,15 @@ func (run *Run) addInputRequest(ctx context.Context, q *InputRequest) (number ui
 			number = 0
 			return errUnchanged
 		}
+		if q.Open() && r.openInputRequests() >= MaxOpenInput {
+			return errTooManyOpen
+		}
 		number, q.Number = fresh, fresh
 		answers := run.takeAnswers(r)
 		r.InputRequests = append(run.unconsumed(r.InputRequests), *q)
-		r.Status = mcp.TaskStatusInputRequired
+		if q.Open() {
+			r.Status = mcp.TaskStatusInputRequired
+		}
 		if r.Durable != nil {
 			r.Durable = r.Durable.with(answers)
 			r.Durable.LastInput = max(r.Durable.LastInput, fresh)

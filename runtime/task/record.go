@@ -200,6 +200,9 @@ const (
 	GivenUp  = `"given up"`  // the work does not wait any longer
 )
 
+// MaxOpenInput is how many input requests of a task or of a call may be open. Requestors refuse more.
+const MaxOpenInput = 64
+
 // Open reports whether the input request has no answer yet.
 func (q *InputRequest) Open() bool { return q.Result == nil && q.Error == nil }
 

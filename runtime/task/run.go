@@ -70,6 +70,7 @@ type Run struct {
 	elsewhere        bool         // requestors in other processes of the fleet may wait for messages, too
 	progress         progress
 	lastInputRequest uint64                    // number of the latest input request
+	room             chan struct{}             // see roomTurn; nil until it is used
 	consumed         map[uint64]bool           // numbers of the input requests whose answers were returned
 	answers          map[inputKey]InputRequest // answers in the journal
 	answersRead      bool                      // answers has those of earlier runs

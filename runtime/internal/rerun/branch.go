@@ -213,11 +213,11 @@ func (b *branch) refuse(e *Entry) error {
 	if err == nil {
 		return nil
 	}
-	if b.refused++; b.refused < MaxOpen {
+	if b.refused++; b.refused < maxRefused {
 		return err
 	}
 	if _, required := err.(*InputRequiredError); required && e.Kind == KindInput {
-		err = b.log.invalid(&LimitError{b.log.pkg}) // the handler makes it again and again
+		err = b.log.invalid(&LoopError{b.log.pkg}) // the handler makes it again and again
 	}
 	b.pause()
 	return err

@@ -93,10 +93,6 @@ func (l *Log) Ask(ctx context.Context, q *Request) (json.RawMessage, error) {
 			return nil, err
 		}
 	}
-	if err := l.beginAsking(); err != nil {
-		return nil, err
-	}
-	defer l.endAsking()
 	if run := l.current(); run != nil {
 		answer, err := l.askInTask(ctx, run, e, a, value)
 		if _, required := err.(*InputRequiredError); required {
@@ -136,11 +132,28 @@ func (l *Log) Direct(ctx context.Context, method string, f func() error) error {
 			return err
 		}
 	}
-	if err := l.beginAsking(); err != nil {
-		return err
+	if b != &l.top { // whose operations follow one another
+		places := l.placesToAsk()
+		select {
+		case places <- struct{}{}:
+			defer func() { <-places }()
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-l.ctx.Done():
+			return context.Cause(l.ctx)
+		}
 	}
-	defer l.endAsking()
 	return f()
+}
+
+// placesToAsk returns a channel that has room for the input requests that may be open in branches.
+func (l *Log) placesToAsk() chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.places == nil {
+		l.places = make(chan struct{}, task.MaxOpenInput)
+	}
+	return l.places
 }
 
 // answer notes that an input request of the branch has an outcome.
@@ -184,24 +197,6 @@ func (l *Log) pendingRequest(id ID) *Asked {
 	return nil
 }
 
-// beginAsking counts an input request that waits for a response. It fails if there are too many.
-// askInRound counts those that stay open when the run ends.
-func (l *Log) beginAsking() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.asking >= MaxOpen {
-		return l.invalid(&LimitError{l.pkg})
-	}
-	l.asking++
-	return nil
-}
-
-func (l *Log) endAsking() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.asking--
-}
-
 // response returns the recorded response to the input request e, or its error.
 func (l *Log) response(e, recorded *Entry) (json.RawMessage, error) {
 	if !recorded.Failed {
@@ -232,10 +227,6 @@ func (l *Log) askOnce(ctx context.Context, q *Request, a *Asked) (json.RawMessag
 		return nil, err
 	}
 	l.describe(e, a.Label)
-	if err := l.beginAsking(); err != nil {
-		return nil, err
-	}
-	defer l.endAsking()
 	if run := l.current(); run != nil {
 		return run.Call(ctx, a.Method, paramsOf(a, value))
 	}

@@ -137,7 +137,7 @@ type Log struct {
 	fresh       *Entry  // the first new operation of this run
 	fault       error   // why the run is not valid, or nil
 
-	asking     int           // number of input requests that wait for a response
+	places     chan struct{} // see placesToAsk; nil until it is used
 	running    int           // number of running steps
 	release    func()        // ends the hold of the task for the running steps; nil without
 	recording  int           // number of outcomes that are being recorded
@@ -334,21 +334,22 @@ func (e *NondeterminismError) Error() string {
 	return fmt.Sprintf("handler is not deterministic: an earlier run asked for %s, this run asks for %s instead; a handler whose steps have changed needs another Version", e.Recorded, e.New)
 }
 
-// LimitError reports that a call has too many open input requests.
-type LimitError struct{ pkg string }
+// LoopError reports that a handler makes input requests again and again although the run has ended.
+type LoopError struct{ pkg string }
 
-// MaxOpen is how many input requests of a call may be open. Clients refuse more.
-const MaxOpen = 64
+// maxRefused is how many operations of a branch are refused before they are slowed down, and input
+// requests make the run fail.
+const maxRefused = 64
 
-// Error returns a text that names the limit.
-func (e *LimitError) Error() string {
-	return fmt.Sprintf("%s: too many open input requests (%d)", e.pkg, MaxOpen)
+// Error returns a text that says what to do.
+func (e *LoopError) Error() string {
+	return fmt.Sprintf("%s: %d input requests after one that was not answered yet: return its error, the handler is called again with the response", e.pkg, maxRefused)
 }
 
 // Invalid reports whether an error of [Log.End] is the fault of the handler.
 func Invalid(err error) bool {
 	switch err.(type) {
-	case *NondeterminismError, *OverlapError, *BranchError, *LimitError:
+	case *NondeterminismError, *OverlapError, *BranchError, *LoopError:
 		return true
 	}
 	return exceeds(err)

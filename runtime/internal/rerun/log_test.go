@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
+	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
 func ask(params string) *rerun.Request {
@@ -469,38 +470,42 @@ func TestSleepThatIsGivenUp(t *testing.T) {
 	})
 }
 
+// A round has as many input requests as a client accepts. The others are made in later rounds.
 func TestOpenRequestsAreLimited(t *testing.T) {
-	run := func(t *testing.T, f func(l *rerun.Log) error) {
-		synctest.Test(t, func(t *testing.T) {
-			r, begin := &rounds{t: t}, time.Now()
-			var last error
-			err := r.round(all, func(l *rerun.Log) {
-				last = f(l)
-			})
-			if err == nil || err.Error() != "test: too many open input requests (64)" || last == nil || !rerun.Invalid(err) {
-				t.Errorf("got %v, and %v in the handler", err, last)
-			}
-			if time.Since(begin) > time.Second {
-				t.Errorf("took %v", time.Since(begin))
-			}
-		})
-	}
-	t.Run("in branches", func(t *testing.T) {
-		run(t, func(l *rerun.Log) error {
-			f := make([]func(ctx context.Context) error, 65)
+	r := &rounds{t: t}
+	const branches = 2*task.MaxOpenInput + 1
+	for _, want := range []int{task.MaxOpenInput, task.MaxOpenInput, 1, 0} {
+		err := r.round(all, func(l *rerun.Log) {
+			f := make([]func(ctx context.Context) error, branches)
 			for i := range f {
 				f[i] = func(ctx context.Context) error { _, err := l.Ask(ctx, ask(`1`)); return err }
 			}
-			return l.RunAll(t.Context(), f)
-		})
-	})
-	t.Run("in a loop", func(t *testing.T) {
-		run(t, func(l *rerun.Log) (err error) {
-			for range 100 {
-				_, err = l.Ask(t.Context(), ask(`1`))
+			if err := l.RunAll(t.Context(), f); (err == nil) != (want == 0) || err != nil && !required(err) {
+				t.Errorf("with %d open input requests: %v", want, err)
 			}
-			return err
 		})
+		if err != nil || len(r.open) != want {
+			t.Fatalf("%d open input requests, want %d; %v", len(r.open), want, err)
+		}
+	}
+}
+
+func TestHandlerThatAsksInLoopFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, begin := &rounds{t: t}, time.Now()
+		var last error
+		err := r.round(all, func(l *rerun.Log) {
+			for range 100 {
+				_, last = l.Ask(t.Context(), ask(`1`))
+			}
+		})
+		const want = "test: 64 input requests after one that was not answered yet: return its error, the handler is called again with the response"
+		if err == nil || err.Error() != want || last == nil || !rerun.Invalid(err) {
+			t.Errorf("got %v, and %v in the handler", err, last)
+		}
+		if time.Since(begin) > time.Second {
+			t.Errorf("took %v", time.Since(begin))
+		}
 	})
 }
 

@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"slices"
 	"strconv"
+
+	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
 // Open is an input request that ends a round.
@@ -14,14 +16,12 @@ type Open struct {
 }
 
 // askInRound adds an input request to those that end the round. If the call has become a task
-// meanwhile, the input request is made when the handler runs again. It fails if there are too many.
+// meanwhile, or if the round has as many as it may have, the input request is made when the handler
+// runs again.
 func (l *Log) askInRound(ctx context.Context, b *branch, a *Asked, value any) error {
 	l.lockSettled()
 	defer l.mu.Unlock()
-	if l.task == nil {
-		if len(l.open) >= MaxOpen {
-			return l.invalid(&LimitError{l.pkg})
-		}
+	if l.task == nil && len(l.open) < task.MaxOpenInput {
 		o := Open{*a, value}
 		o.Name = l.name(ctx, a.ID, a.Method)
 		l.open = append(l.open, o)

@@ -29,12 +29,11 @@ const (
 	// polled because a report may be lost.
 	reportedInterval = time.Minute
 
-	// maxOpenInput limits the input requests in one state of a task, and the handlers that run for
-	// one. maxInput limits the input requests of a task, and maxInputKey the bytes of their keys,
-	// which are stored as long as the task has handles.
-	maxOpenInput = 64
-	maxInput     = 4096
-	maxInputKey  = 1024
+	// maxInput limits the input requests of a task, and maxInputKey the bytes of their keys, which
+	// are stored as long as the task has handles. [task.MaxOpenInput] limits those in one state, and
+	// the handlers that run for a task.
+	maxInput    = 4096
+	maxInputKey = 1024
 
 	// maxRejected is how long requests about a known task are repeated while responses come that
 	// are not from the server. A gateway whose server is down may respond with status 404, with a
@@ -128,7 +127,7 @@ func (x *inputs) take(key string) (*input, error) {
 		return nil, fmt.Errorf("requestor: task has more than %d input requests", maxInput)
 	case len(key) > maxInputKey:
 		return nil, fmt.Errorf("requestor: key of an input request has %d bytes, more than %d", len(key), maxInputKey)
-	case in != nil && (in.busy || in.sent) || x.busy >= maxOpenInput:
+	case in != nil && (in.busy || in.sent) || x.busy >= task.MaxOpenInput:
 		return nil, nil
 	case in == nil:
 		in = new(input)
@@ -293,8 +292,8 @@ func (f *follower) takeInput(d *detail, notified bool, sequence uint64) {
 			r.cancel(errWithdrawn)
 		}
 	}
-	if len(d.requests) > maxOpenInput {
-		p.fail(fmt.Errorf("requestor: task %q has %d open input requests, more than %d", f.id, len(d.requests), maxOpenInput))
+	if len(d.requests) > task.MaxOpenInput {
+		p.fail(fmt.Errorf("requestor: task %q has %d open input requests, more than %d", f.id, len(d.requests), task.MaxOpenInput))
 		return
 	}
 	for _, in := range d.requests {
