@@ -65,6 +65,25 @@ func TestFloors(t *testing.T) {
 	}
 }
 
+// The figure has the floors of the page but the last one, the highest at the top.
+func TestFloorsOfFigure(t *testing.T) {
+	var want []string
+	for _, row := range regexp.MustCompile(`(?m)^\| (\d [^|]*) \|[^|]*\|[^|]*\|$`).FindAllStringSubmatch(readText(t, architecturePage), -1) {
+		want = append(want, row[1])
+	}
+	var got []string
+	for _, line := range regexp.MustCompile(`(?m)^(\d [^:]*): "(\d [^:]*): `).FindAllStringSubmatch(readText(t, "docs/figures/floors.d2"), -1) {
+		if line[1] != line[2] {
+			t.Errorf("%q is drawn as %q", line[1], line[2])
+		}
+		got = append(got, line[1])
+	}
+	slices.Reverse(got)
+	if len(want) == 0 || !slices.Equal(got, want[:len(want)-1]) {
+		t.Errorf("the figure has %q, and the page %q", got, want)
+	}
+}
+
 // upwardImports lists the packages that import one of a higher floor, or have none.
 func upwardImports(t *testing.T, floorOf func(string) int) (faults []string) {
 	t.Helper()

@@ -13,7 +13,7 @@ import (
 
 var (
 	fence = regexp.MustCompile("(?ms)^```.*?^```$|`[^`\n]+`") // code has no links
-	link  = regexp.MustCompile(`\[([^\[\]]*)\]\(([^()\s]+)\)`)
+	link  = regexp.MustCompile(`(?m)\[([^\[\]]*)\](?:\(|: )([^()\s]+)(?:\)|$)`)
 	// reader matches a page whose first line says for whom it is. A generated page begins with a comment.
 	reader = regexp.MustCompile(`^(<!-- .* -->\n\n)?# .*\n\nFor `)
 )

@@ -41,23 +41,23 @@ func TestLegalMoves(t *testing.T) {
 	}
 }
 
-// The diagram in docs/reference/tasks.md shows the moves of the table and their causes.
-func TestDiagramMatchesMoves(t *testing.T) {
-	page, err := os.ReadFile("../../docs/reference/tasks.md")
+// The figure of docs/reference/tasks.md shows the moves of the table and their causes.
+func TestFigureMatchesMoves(t *testing.T) {
+	source, err := os.ReadFile("../../docs/figures/task.d2")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got, want []string
-	for _, m := range regexp.MustCompile(`(?m)^    (\S+ --> \S+: .*|\[\*\] --> \S+|\S+ --> \[\*\])$`).FindAllStringSubmatch(string(page), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^(\S+ -> \S+: .*|start -> \S+|\S+: \{style\.double-border: true\})$`).FindAllStringSubmatch(string(source), -1) {
 		got = append(got, m[1])
 	}
-	want = append(want, "[*] --> working")
+	want = append(want, "start -> working")
 	for _, m := range task.Moves() {
-		want = append(want, string(m.From)+" --> "+string(m.To)+": "+m.Why)
+		want = append(want, string(m.From)+" -> "+string(m.To)+": "+m.Why)
 	}
 	for _, s := range []mcp.TaskStatus{mcp.TaskStatusCompleted, mcp.TaskStatusFailed, mcp.TaskStatusCancelled} {
 		if task.Terminal(s) {
-			want = append(want, string(s)+" --> [*]")
+			want = append(want, string(s)+": {style.double-border: true}")
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
