@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"image"
+	_ "image/png"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	_ "embed"
+)
+
+//go:embed testdata/check.html
+var check string
+
+// A browser shows all pages at a width of 375 pixels without a scroll bar and without a message on its
+// console, and the search finds a page and goes there.
+func TestBrowserShowsSite(t *testing.T) {
+	chromium := browser(t)
+	files := siteFiles(t)
+	type report struct {
+		Shown int      // pages
+		Wide  []string // pages that are wider than the window
+		Found []string // titles and addresses of what the search finds
+		At    string   // the page that the search leads to
+	}
+	reports := make(chan report, 1)
+	done := make(chan struct{}) // the first page waits for a picture until the report is there
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /", func(w http.ResponseWriter, r *http.Request) {
+		name := strings.TrimPrefix(r.URL.Path, "/")
+		text, ok := files[name]
+		if !ok {
+			http.NotFound(w, r)
+			return
+		}
+		switch path.Ext(name) {
+		case ".svg":
+			w.Header().Set("Content-Type", "image/svg+xml")
+		case ".css":
+			w.Header().Set("Content-Type", "text/css")
+		case ".js":
+			w.Header().Set("Content-Type", "text/javascript")
+		}
+		w.Write(text)
+	})
+	mux.HandleFunc("GET /check.html", func(w http.ResponseWriter, r *http.Request) {
+		list, err := json.Marshal(names(files))
+		if err != nil {
+			t.Error(err)
+		}
+		w.Write([]byte(strings.Replace(check, "[]", string(list), 1)))
+	})
+	mux.HandleFunc("POST /report", func(w http.ResponseWriter, r *http.Request) {
+		var got report
+		if err := json.NewDecoder(r.Body).Decode(&got); err != nil {
+			t.Error(err)
+		}
+		reports <- got
+		close(done)
+	})
+	mux.HandleFunc("GET /done.svg", func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-done:
+		case <-r.Context().Done():
+		}
+		w.Header().Set("Content-Type", "image/svg+xml")
+		w.Write([]byte(`<svg xmlns="http://www.w3.org/2000/svg"/>`))
+	})
+	server := httptest.NewServer(mux)
+	defer server.Close()
+
+	console := chromium.run(t, "--window-size=1280,900", "--enable-logging=stderr", "--dump-dom", server.URL+"/check.html")
+	select {
+	case got := <-reports:
+		if got.Shown != len(names(files)) || len(got.Wide) > 0 {
+			t.Errorf("%d of %d pages were shown; wider than 375 pixels: %q", got.Shown, len(names(files)), got.Wide)
+		}
+		if len(got.Found) == 0 || got.Found[0] != "Write a durable tool: howto/durable.html#write-a-durable-tool" || got.At != "/howto/durable.html" {
+			t.Errorf("the search found %q, and went to %s", got.Found, got.At)
+		}
+	default:
+		t.Fatal("the browser has reported nothing")
+	}
+	for line := range strings.Lines(console) {
+		if strings.Contains(line, ":CONSOLE") {
+			t.Error(line)
+		}
+	}
+}
+
+// The site is dark for readers who want it so, also from a folder without a server.
+func TestBrowserShowsDarkSite(t *testing.T) {
+	chromium := browser(t)
+	dir := t.TempDir()
+	if err := buildSite(dir); err != nil {
+		t.Fatal(err)
+	}
+	for scheme, isDark := range map[string]bool{"0": true, "1": false} {
+		picture := filepath.Join(t.TempDir(), "page.png")
+		chromium.run(t, "--window-size=800,600", "--blink-settings=preferredColorScheme="+scheme, "--screenshot="+picture, "file://"+dir+"/tutorial/1-hello.html")
+		f, err := os.Open(picture)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		shown, _, err := image.Decode(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dark := 0
+		for y := range shown.Bounds().Dy() {
+			for x := range shown.Bounds().Dx() {
+				if r, g, b, _ := shown.At(x, y).RGBA(); (r+g+b)/3 < 0x4000 {
+					dark++
+				}
+			}
+		}
+		if all := shown.Bounds().Dx() * shown.Bounds().Dy(); (dark > all/2) != isDark {
+			t.Errorf("colour scheme %s: %d of %d pixels are dark", scheme, dark, all)
+		}
+	}
+}
+
+// program is the path of the Chromium executable.
+type program string
+
+func browser(t *testing.T) program {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("a browser takes seconds to start")
+	}
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return program(path)
+		}
+	}
+	t.Skip("chromium is not installed")
+	return ""
+}
+
+// run runs the browser headless and returns what it logs.
+func (p program) run(t *testing.T, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	common := []string{"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--user-data-dir=" + t.TempDir()}
+	cmd := exec.CommandContext(ctx, string(p), append(common, args...)...)
+	var log strings.Builder
+	cmd.Stderr, cmd.WaitDelay = &log, 10*time.Second
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v\n%s", err, log.String())
+	}
+	return log.String()
+}
