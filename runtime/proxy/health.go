@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
 )
 
 // Time limits of requests that concern several upstreams, and of those that the proxy makes itself.
@@ -206,19 +210,25 @@ func (x *connection) probe() {
 	var delay backoff
 	for missed := 0; ; {
 		err := x.session.With(session.Timeout(pingTimeout)).Ping(l.c.ctx)
-		if answered(err) {
+		replaced := x.overHTTP && isReplaced(err, x.session.Modern())
+		if !replaced && answered(err) {
 			if x.suspended.CompareAndSwap(true, false) {
 				log.Info("upstream responds again", "upstream", l.up.Name)
 				l.prepare(l.c.ctx)
 			}
 			return
 		}
-		if !errors.Is(err, session.ErrTimeout) {
+		if !replaced && !errors.Is(err, session.ErrTimeout) {
 			return // the session has ended, or reports that the upstream cannot be reached
 		}
-		if x.busy() {
+		switch {
+		case x.busy():
 			missed = 0
-		} else {
+		case replaced:
+			log.Warn("upstream replaced", "upstream", l.up.Name, "error", boundary.ErrorText(err))
+			x.session.StartClose() // the next connection begins with the revisions of the other server
+			return
+		default:
 			missed++
 			if x.suspended.CompareAndSwap(false, true) {
 				log.Warn("upstream suspended", "upstream", l.up.Name)
@@ -234,6 +244,34 @@ func (x *connection) probe() {
 			return
 		}
 	}
+}
+
+// isReplaced reports whether the error of a ping shows that another server has taken the place of
+// the one at the URL of an upstream, and that it does not speak the revision of the connection.
+func isReplaced(err error, modernConn bool) bool {
+	if _, ok := errors.AsType[*session.VersionError](err); ok {
+		return true
+	}
+	if status, ok := errors.AsType[*httpclient.StatusError](err); ok && status.RPC == nil {
+		return status.Code == http.StatusBadRequest || status.Code == http.StatusNotFound || status.Code == http.StatusMethodNotAllowed
+	}
+	switch jsonrpc.CodeOf(err) {
+	case jsonrpc.CodeInvalidRequest, jsonrpc.CodeInvalidParams, modern.CodeUnsupportedVersion, modern.CodeHeaderMismatch:
+		return true
+	case jsonrpc.CodeMethodNotFound:
+		return modernConn // some servers with sessions have no ping
+	}
+	return false
+}
+
+// mayBeReplaced reports whether the error response to a request may be that of another server than
+// the one to which the upstream was connected. A ping finds out.
+func mayBeReplaced(err error) bool {
+	switch jsonrpc.CodeOf(err) {
+	case jsonrpc.CodeInvalidRequest, jsonrpc.CodeInvalidParams, jsonrpc.CodeMethodNotFound, modern.CodeUnsupportedVersion, modern.CodeHeaderMismatch:
+		return true
+	}
+	return false
 }
 
 // busy reports whether the upstream serves a call.

@@ -503,11 +503,11 @@ func (l *link) serveCall(ctx context.Context, conn *connection, caller jsonrpc.C
 	}
 	method := call.req.Method
 	result, err := caller.Call(ctx, method, encoder)
-	if wantsLogs(call.req) {
+	if l.flushes(call.req) {
 		conn.flush(ctx)
 	}
 	if err != nil {
-		if !answered(err) {
+		if !answered(err) || conn.overHTTP && mayBeReplaced(err) {
 			conn.suspect()
 		}
 		return nil, l.failure(ctx, method, err)

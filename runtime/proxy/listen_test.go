@@ -185,6 +185,45 @@ func (l logsTo) LoggingMessage(_ context.Context, p *mcp.LoggingMessageNotificat
 	return err
 }
 
+// A log message arrives before the result of its call, also from an upstream that is a proxy: a
+// client without sessions receives none after the result.
+func TestLogMessagesPassThroughTwoProxies(t *testing.T) {
+	for _, of := range []era{sessions, modern} {
+		for _, between := range []era{sessions, modern} {
+			t.Run(of.name+" "+between.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					one := newUpstream(t, "one", nil)
+					addTool(t, one.Server, "log", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+						return "logged", c.Log(ctx, mcp.LoggingLevelError, "", "one")
+					})
+					near := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}, Server: *between.serving(nil)})
+					p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{{Name: "b", Prefix: "b_", Connect: func(context.Context) (transport.Conn, error) {
+						here, there := inmemory.Pair(inmemory.Options{})
+						_, err := near.Serve(there)
+						return here, err
+					}}}})
+					logs := make(chan string, 10)
+					c := connect(t, p, of.in(&client.Options{Notifications: logsTo{logs: logs}}))
+					if err := c.SetLogLevel(t.Context(), mcp.LoggingLevelDebug); err != nil {
+						t.Fatal(err)
+					}
+					for range 10 {
+						equal(t, "result", "logged", mustCall(t, c, "b_a_log", nil))
+						synctest.Wait()
+						equal(t, "log messages", 1, len(logs))
+						select {
+						case <-logs:
+						default:
+						}
+					}
+					c.Close() // before the proxies
+					p.Close()
+				})
+			})
+		}
+	}
+}
+
 // An upstream without sessions may know its lists to change without announcing it. They are fetched
 // again when the hint has expired.
 func TestListsAreFetchedWhenTheyExpire(t *testing.T) {

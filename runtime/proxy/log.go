@@ -100,6 +100,18 @@ func (c *client) withLogLevel(params json.RawMessage) json.RawMessage {
 // methodFlush is the method of a notification that the proxy sends to itself.
 const methodFlush = "mcpwire/flush"
 
+// flushes reports whether the result of a request waits for the log messages before it. A session
+// with a log level may be that of another proxy, whose client wants them before its result. The
+// result of a call that creates a task does not wait: notifications of the task may be waiting for
+// it.
+func (l *link) flushes(req *session.Request) bool {
+	if wantsLogs(req) {
+		return true
+	}
+	_, asTask := req.Task()
+	return !asTask && l.c.hasLevel()
+}
+
 // maxFlush limits how long a request waits for the notifications before its result.
 const maxFlush = time.Second
 

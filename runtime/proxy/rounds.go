@@ -66,7 +66,8 @@ func (l *link) callAlone(ctx context.Context, conn *connection, req *session.Req
 	if err != nil {
 		return nil, l.failure(ctx, req.Method, err)
 	}
-	return l.callOver(ctx, own, req, params, state, own.close)
+	// The response does not wait for the end of the connection, which may be that of a child process.
+	return l.callOver(ctx, own, req, params, state, func() { l.c.p.upstream.Go(own.close) })
 }
 
 // callOver is callModern over a connection, with the upstream's part of the requestState. It calls
