@@ -26,6 +26,7 @@ import (
 // request in all rounds.
 type heldCall struct {
 	c      *client
+	call   *call // at the upstream
 	id     string
 	digest string // of the request without responses
 	cancel context.CancelCauseFunc
@@ -80,6 +81,7 @@ func (l *link) hold(ctx context.Context, conn *connection, req *session.Request,
 	h := &heldCall{
 		c: l.c, id: rand.Text(), digest: digestOf(req), done: make(chan struct{}), wake: make(chan struct{}, 1), request: req,
 	}
+	h.call = l.newCall(req, h)
 	if conn.alone {
 		h.alone = conn
 	}
@@ -99,7 +101,7 @@ func (l *link) hold(ctx context.Context, conn *connection, req *session.Request,
 		defer done()
 		defer cancel(nil)
 		defer close(h.done)
-		h.result, h.err = l.serveCall(held, conn, caller, &call{req: req, held: h}, params)
+		h.result, h.err = l.serveCall(held, conn, caller, h.call, params)
 	})
 	return l.attend(ctx, h)
 }
@@ -117,6 +119,7 @@ func (l *link) attend(ctx context.Context, h *heldCall) (json.RawMessage, error)
 			h.c.release(h)
 			return nil, context.Cause(ctx)
 		case <-h.wake:
+			h.call.sendLogs(ctx)
 			if result, ok, err := l.endRound(h); ok {
 				return result, err
 			}

@@ -164,7 +164,17 @@ type connection struct {
 // call is a request of the client that an upstream serves.
 type call struct {
 	req  *session.Request
-	held *heldCall // nil if input requests do not end rounds
+	held *heldCall                    // nil if input requests do not end rounds
+	logs *mailbox.Mailbox[logMessage] // for a modern request that wants log messages, and otherwise nil
+}
+
+// newCall returns the call of a request. Held may be nil.
+func (l *link) newCall(req *session.Request, held *heldCall) *call {
+	c := &call{req: req, held: held}
+	if wantsLogs(req) {
+		c.logs = l.newLogs()
+	}
+	return c
 }
 
 // request returns the request of the client that waits for the result. It returns nil for a call
@@ -488,7 +498,7 @@ func (x *connection) report(to *session.Reporter, p session.Progress) {
 
 // callWith is call with a connection and a caller.
 func (l *link) callWith(ctx context.Context, conn *connection, caller jsonrpc.Caller, req *session.Request, params json.RawMessage) (json.RawMessage, error) {
-	return l.serveCall(ctx, conn, caller, &call{req: req}, params)
+	return l.serveCall(ctx, conn, caller, l.newCall(req, nil), params)
 }
 
 // serveCall passes a call to the upstream, and returns the result for the client.
@@ -506,6 +516,7 @@ func (l *link) serveCall(ctx context.Context, conn *connection, caller jsonrpc.C
 	if l.flushes(call.req) {
 		conn.flush(ctx)
 	}
+	call.sendLogs(ctx)
 	if err != nil {
 		if !answered(err) || conn.overHTTP && mayBeReplaced(err) {
 			conn.suspect()
@@ -725,7 +736,7 @@ func (x *connection) notified(ctx context.Context, req *session.Request) {
 	case mcp.MethodNotificationsMessage:
 		params = l.namedLog(params)
 		if l.c.modern() {
-			x.logged(ctx, params)
+			x.logged(params)
 			return
 		}
 	case mcp.MethodNotificationsElicitationComplete:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/mailbox"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
@@ -39,20 +40,54 @@ func wantsLogs(req *session.Request) bool { return logLevel(req) >= 0 }
 
 // logged passes a log message of the upstream to the first modern request that wants it. It drops a
 // message that no request wants.
-func (x *connection) logged(ctx context.Context, params json.RawMessage) {
+func (x *connection) logged(params json.RawMessage) {
 	text, _ := textOf(params, "level")
 	severity := slices.Index(severities(), mcp.LoggingLevel(text))
 	x.mu.Lock()
-	var to *session.Request
+	defer x.mu.Unlock()
 	for _, call := range x.calls {
-		if req := call.request(); req != nil && wantsLogs(req) && logLevel(req) <= severity {
-			to = req
-			break
+		req := call.request()
+		if call.logs == nil || req == nil || logLevel(req) > severity {
+			continue
 		}
+		if !call.logs.TryPut(logMessage{req, slices.Clone(params)}, len(params)) {
+			x.l.c.p.log.Debug("log message dropped", "upstream", x.l.up.Name)
+		}
+		return
 	}
-	x.mu.Unlock()
-	if to != nil {
-		x.l.c.notify(session.NewContext(ctx, to), mcp.MethodNotificationsMessage, params)
+}
+
+// logMessage is a log message on its way to a modern request.
+type logMessage struct {
+	to     *session.Request
+	params json.RawMessage
+}
+
+// Limits of the log messages that a modern request has not read.
+const (
+	maxLogs     = 1000
+	maxLogBytes = 4 << 20
+)
+
+// newLogs returns a mailbox for the log messages of one call. A client that does not read its
+// messages delays no other request that shares the connection to the upstream.
+func (l *link) newLogs() *mailbox.Mailbox[logMessage] {
+	return &mailbox.Mailbox[logMessage]{
+		Handle: func(m logMessage) {
+			l.c.notify(session.NewContext(l.c.ctx, m.to), mcp.MethodNotificationsMessage, m.params)
+		},
+		Spawn:    func(f func()) bool { l.c.p.upstream.Go(f); return true }, // ends with the request, or when all are sent
+		MaxItems: maxLogs, MaxBytes: maxLogBytes,
+	}
+}
+
+// sendLogs waits until the log messages of the call are sent, or ctx ends.
+func (c *call) sendLogs(ctx context.Context) {
+	if c.logs == nil {
+		return
+	}
+	if c.logs.Wait(ctx); ctx.Err() != nil {
+		c.logs.Close()
 	}
 }
 

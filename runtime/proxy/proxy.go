@@ -109,7 +109,8 @@
 //     only.
 //   - Of an upstream, 500 other notifications per second reach a client, and 1,000 at once. The
 //     session with the upstream drops further ones when MaxNotifications are pending, and progress
-//     that is outdated.
+//     that is outdated. Log messages for a modern request are dropped while its client has not read
+//     1,000 of them, or 4 MiB.
 //   - An upstream serves at most 1,024 calls of a client at once, may have 256 input requests
 //     without a response, see [DefaultMaxInputRequests], and make 60 per minute to the session of a
 //     client, see InputRequestsPerMinute. Others are rejected with [session.CodeOverloaded].
@@ -126,6 +127,9 @@
 //   - disconnected (open): requests fail at once, and lists do not have the features. The proxy
 //     connects again after the same delays.
 //   - connecting (half-open): requests fail at once until the upstream has responded.
+//
+// If an upstream over HTTP rejects a request as invalid, the proxy pings it, too: another server may
+// have taken its place that has other revisions. If it rejects the ping, the proxy connects again.
 //
 // The delays are multiplied with a random number between 0.5 and 1.5, so that the connections of
 // many clients do not return at once. An upstream that serves one request at a time does not

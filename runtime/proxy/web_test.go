@@ -2,8 +2,11 @@ package proxy_test
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/http"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -164,6 +167,69 @@ func TestResultDoesNotWaitForTheEndOfTheConnection(t *testing.T) {
 					t.Errorf("the call took %v", d)
 				}
 				c.Close()
+				p.Close()
+			})
+		})
+	}
+}
+
+// A client that does not read its log messages delays no other client of its principal, although
+// both share the connection to the upstream.
+func TestUnreadLogMessagesDelayNoOtherClient(t *testing.T) {
+	for _, up := range []era{sessions, modern} {
+		t.Run(up.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				one := newUpstream(t, "one", up.serving(nil))
+				addTool(t, one.Server, "log", func(ctx context.Context, c *server.Call, in struct{ Times int }) (string, error) {
+					for range in.Times {
+						if err := c.Log(ctx, mcp.LoggingLevelError, "", strings.Repeat("x", 10_000)); err != nil {
+							return "", err
+						}
+					}
+					return "logged", nil
+				})
+				p := newProxy(t, &proxy.Config{Server: server.Config{Logger: discard}, Upstreams: []proxy.Upstream{one.as("a")}})
+				h := p.Handler(&streamable.HandlerOptions{Principal: func(*http.Request) (string, error) { return "ann", nil }})
+				w := newWeb(t, h)
+				post := func(times int) *http.Response {
+					revision := string(modern.revisions[0])
+					req, err := http.NewRequest(http.MethodPost, "http://localhost/", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{`+
+						`"name":"a_log","arguments":{"Times":`+strconv.Itoa(times)+`},"_meta":{"io.modelcontextprotocol/logLevel":"debug",`+
+						`"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{},`+
+						`"io.modelcontextprotocol/protocolVersion":"`+revision+`"}}}`))
+					if err != nil {
+						t.Fatal(err)
+					}
+					for name, value := range map[string]string{
+						"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+						"Mcp-Protocol-Version": revision, "Mcp-Method": "tools/call", "Mcp-Name": "a_log",
+					} {
+						req.Header.Set(name, value)
+					}
+					r, err := w.client.Do(req)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return r
+				}
+				unread := post(100)
+				time.Sleep(time.Second)
+				began := time.Now()
+				r := post(0)
+				text, err := io.ReadAll(r.Body)
+				if err != nil || !strings.Contains(string(text), `"logged"`) {
+					t.Errorf("%s, %v", text, err)
+				}
+				if d := time.Since(began); d > 100*time.Millisecond {
+					t.Errorf("the other call took %v", d)
+				}
+				r.Body.Close()
+				all, err := io.ReadAll(unread.Body) // before the stall timeout
+				if n := strings.Count(string(all), "notifications/message"); n != 100 || err != nil || !strings.Contains(string(all), `"logged"`) {
+					t.Errorf("%d log messages, %v", n, err)
+				}
+				unread.Body.Close()
+				h.Close()
 				p.Close()
 			})
 		})
