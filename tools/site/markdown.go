@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"html"
 	"io/fs"
@@ -68,7 +69,17 @@ func (s *site) loadMarkdown() error {
 	for _, file := range project {
 		sources = append(sources, filepath.Base(file))
 	}
-	slices.SortStableFunc(sources, func(a, b string) int { return shelfOf(a) - shelfOf(b) })
+	index, err := os.ReadFile(filepath.Join(root, "docs", "README.md"))
+	if err != nil {
+		return err
+	}
+	// Pages follow each other as in the index of docs.
+	place := func(source string) int {
+		return bytes.Index(index, []byte("]("+strings.TrimPrefix(source, "docs/")+")"))
+	}
+	slices.SortStableFunc(sources, func(a, b string) int {
+		return cmp.Or(cmp.Compare(shelfOf(a), shelfOf(b)), cmp.Compare(place(a), place(b)))
+	})
 	for _, source := range sources {
 		if err := s.addMarkdown(source); err != nil {
 			return fmt.Errorf("%s: %w", source, err)

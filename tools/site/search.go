@@ -19,11 +19,23 @@ var (
 func (s *site) index() ([]byte, error) {
 	var pages, sections [][]any
 	found := make(map[string][]int) // postings: numbers of sections, doubled, plus 1 for words of headings
+	generated := func(p *page) bool { return strings.HasPrefix(p.name, "go/mcp") }
+	var ordered, last []*page // of pages that match as well, the search shows the first ones
 	for _, p := range s.pages {
+		if generated(p) {
+			last = append(last, p)
+		} else {
+			ordered = append(ordered, p)
+		}
+	}
+	for _, p := range append(ordered, last...) {
 		if strings.HasPrefix(p.name, "reference/evidence/") {
 			continue // lists of thousands of tests, which would hide everything else
 		}
 		for _, part := range p.sections {
+			if generated(p) && part.level == 3 {
+				continue // all types have the same methods
+			}
 			n := len(sections)
 			sections = append(sections, []any{len(pages), part.id, part.title})
 			words := make(map[string]int)

@@ -30,6 +30,7 @@ document.addEventListener("DOMContentLoaded", () => {
 });
 
 // find returns the sections that have a word with each of the beginnings in a query, the best first.
+// A section whose heading is the query, such as the name of a function, is better than all others.
 // A posting is the number of a section, doubled, and one more if the word is in the heading.
 function find(index, query) {
   const words = query.toLowerCase().match(/[\p{L}\p{N}_]+/gu) ?? [];
@@ -51,6 +52,9 @@ function find(index, query) {
       }
     }
     scores = found;
+  }
+  for (const section of scores?.keys() ?? []) {
+    if (index.sections[section][2].toLowerCase() == query.trim().toLowerCase()) scores.set(section, 1000);
   }
   return [...(scores ?? [])].sort((a, b) => b[1] - a[1] || a[0] - b[0]).slice(0, 20).map(([i]) => {
     const [page, id, title] = index.sections[i];
