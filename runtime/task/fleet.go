@@ -69,6 +69,7 @@ type followed struct {
 	placing         *placement // nil if not set
 	stored, created bool
 
+	least uint64 // revision of the latest record that was read or written here
 	// revision, status and seen are from the latest record that was read or written here.
 	revision uint64
 	status   mcp.TaskStatus
@@ -79,10 +80,10 @@ type followed struct {
 // if the store is not shared.
 func (m *Manager) joinFleet(ctx context.Context) error {
 	f := &fleet{m: m, scans: make(chan struct{}, 1), own: map[string]bool{}, followed: map[string]*followed{}, doubts: map[string]Claim{}}
-	m.fleet, m.limits.shared = f, true // before Join, whose events need them
+	m.fleet, m.store.fleet, m.limits.shared = f, f, true // before Join, whose events need them
 	membership, err := f.join(ctx)
 	if err != nil {
-		m.fleet, m.limits.shared = nil, false
+		m.fleet, m.store.fleet, m.limits.shared = nil, nil, false
 		return err
 	}
 	f.set(membership)
@@ -409,6 +410,7 @@ func (f *fleet) note(r *Record) {
 	each := f.followed[r.ID]
 	if each != nil && r.Revision > each.revision {
 		each.set(r)
+		each.least = max(each.least, r.Revision)
 	}
 	settled := each != nil && (each.placing != nil && r.Claim.Member != "" || each.places() && r.terminal())
 	f.mu.Unlock()
@@ -433,15 +435,30 @@ func (f *fleet) dropped(id string) {
 // and the task has not ended as far as it knows.
 func (each *followed) places() bool { return each.placing != nil || each.created }
 
-// revision returns the revision of the latest record of a followed task that was read or written
-// here; 0 if there is none.
-func (f *fleet) revision(id string) uint64 {
+// least returns the least revision of a task that the store must return; 0 if any may be right, or if
+// f is nil.
+func (f *fleet) least(id string) uint64 {
+	if f == nil {
+		return 0
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if each := f.followed[id]; each != nil {
-		return each.revision
+		return each.least
 	}
 	return 0
+}
+
+// saw notes that a record was read. F may be nil.
+func (f *fleet) saw(id string, revision uint64) {
+	if f == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if each := f.followed[id]; each != nil {
+		each.least = max(each.least, revision)
+	}
 }
 
 // inspectRun applies a record that another member may have written to the run of its task.

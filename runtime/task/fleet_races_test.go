@@ -25,7 +25,11 @@ import (
 // write for which it has returned an error.
 type racingStore struct {
 	*memory.FleetStore
-	ahead atomic.Int64 // what its clock is ahead of that of this process, in nanoseconds
+	ahead   atomic.Int64 // what its clock is ahead of that of this process, in nanoseconds
+	history *history     // of the fleet; needed for hooks.lag
+	// announced holds the time of the latest change that the followers of a task know, by task id.
+	// The data that is read is not older.
+	announced sync.Map
 
 	mu       sync.Mutex
 	hooks    hooks
@@ -39,8 +43,10 @@ type hooks struct {
 	afterOrphan  func(r task.Record) // with each brief
 	noOrphans    bool                // Orphans yields nothing
 	afterGet     func(r task.Record) error
-	outdated     func() *task.Record // what Get returns; nil for the present record
+	outdated     func() *task.Record  // what Get returns; nil for the present record
+	lag          func() time.Duration // how old the data is that Get and Journal return
 	beforeCreate func()
+	beforeUpdate func()
 	afterJoin    func(e task.Events) // before Join returns
 	offer        func() error
 	announce     func()
@@ -75,6 +81,11 @@ func (s *racingStore) Get(ctx context.Context, id string) (task.Record, error) {
 		}
 	}
 	r, err := s.FleetStore.Get(ctx, id)
+	if f := s.get().lag; f != nil && err == nil {
+		if v := s.history.at(id, s.ago(id, f())); v != nil {
+			r = v.record
+		}
+	}
 	if f := s.get().afterGet; f != nil && err == nil {
 		err = f(r)
 	}
@@ -85,17 +96,110 @@ func (s *racingStore) Create(ctx context.Context, r task.Record) (task.Record, e
 	if f := s.get().beforeCreate; f != nil {
 		f()
 	}
-	return s.FleetStore.Create(ctx, r)
+	stored, err := s.FleetStore.Create(ctx, r)
+	s.history.add(s.FleetStore, stored, err)
+	return stored, err
+}
+
+func (s *racingStore) Journal(ctx context.Context, id string) ([]task.Entry, error) {
+	entries, err := s.FleetStore.Journal(ctx, id)
+	if f := s.get().lag; f != nil && err == nil {
+		if v := s.history.at(id, s.ago(id, f())); v != nil {
+			entries = v.journal
+		}
+	}
+	return entries, err
 }
 
 func (s *racingStore) Update(ctx context.Context, r task.Record) (task.Record, error) {
+	if f := s.get().beforeUpdate; f != nil {
+		f()
+	}
 	stored, err := s.FleetStore.Update(ctx, r)
+	s.history.add(s.FleetStore, stored, err)
 	if f := s.get().afterUpdate; f != nil && err == nil {
 		if err = f(r); err != nil {
 			s.report(r.ID)
 		}
 	}
 	return stored, err
+}
+
+// history holds the earlier versions of the tasks of a fleet. A nil history is empty.
+type history struct {
+	mu       sync.Mutex
+	versions map[string][]version // by task id, in ascending order of revisions
+}
+
+// version is what a store held of a task since a time.
+type version struct {
+	since   time.Time
+	record  task.Record
+	journal []task.Entry
+}
+
+// add adds a record that was stored, unless err is set.
+func (h *history) add(s *memory.FleetStore, r task.Record, err error) {
+	if h == nil || err != nil {
+		return
+	}
+	r, err = s.Get(context.Background(), r.ID)
+	if err != nil {
+		return
+	}
+	journal, err := s.Journal(context.Background(), r.ID)
+	if err != nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.versions == nil {
+		h.versions = map[string][]version{}
+	}
+	list := h.versions[r.ID]
+	if n := len(list); n == 0 || list[n-1].record.Revision < r.Revision {
+		h.versions[r.ID] = append(list, version{time.Now(), r, journal})
+	}
+}
+
+// at returns what was stored some time ago, or first. It returns nil if there is nothing.
+func (h *history) at(id string, ago time.Duration) *version {
+	if ago == 0 {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	list := h.versions[id]
+	for i := len(list) - 1; i >= 0; i-- {
+		if i == 0 || !list[i].since.After(time.Now().Add(-ago)) {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+// ago limits how old the data of a task is.
+func (s *racingStore) ago(id string, d time.Duration) time.Duration {
+	if at, ok := s.announced.Load(id); ok {
+		return min(d, time.Since(at.(time.Time)))
+	}
+	return d
+}
+
+// maxLag is how old the data may be that a racingStore with a history returns.
+const maxLag = 4 * time.Second
+
+// reportAll reports a change of each task to its followers through this store.
+func (s *racingStore) reportAll() {
+	s.mu.Lock()
+	var calls []func()
+	for f := range s.followed {
+		calls = append(calls, f.Changed)
+	}
+	s.mu.Unlock()
+	for _, changed := range calls {
+		changed()
+	}
 }
 
 // report reports a change of a task to its followers through this store.
@@ -117,6 +221,9 @@ func (s *racingStore) Join(ctx context.Context, m task.Member, e task.Events) (t
 	membership, err := s.FleetStore.Join(ctx, m, e)
 	if f := s.get().afterJoin; f != nil {
 		f(e)
+	}
+	if s.history != nil { // reads before and after the first Changed may be outdated
+		time.AfterFunc(maxLag, s.reportAll)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,6 +260,12 @@ func (m racingMembership) Follow(id string, f task.Follower) (stop func()) {
 		s.followed = map[*task.Follower]string{}
 	}
 	s.followed[&f] = id
+	if changed := f.Changed; s.history != nil {
+		f.Changed = func() {
+			s.announced.Store(id, time.Now())
+			changed()
+		}
+	}
 	end := m.Membership.Follow(id, f)
 	return func() {
 		end()
@@ -697,6 +810,33 @@ func TestOutdatedRecordDoesNotEndWait(t *testing.T) {
 		}
 		if got := found(t, out); got != `{"answer":1}` {
 			t.Errorf("answer %s", got)
+		}
+	})
+}
+
+// Work does not end because a server of the store that was cut off returns the record from before
+// the work was claimed.
+func TestOutdatedRecordDoesNotFenceWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := memory.NewFleet()
+		a := join(t, f, task.Config{}, untilDone)
+		var earlier task.Record
+		var store *racingStore
+		work := func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			store.set(hooks{outdated: func() *task.Record { return &earlier }})
+			time.AfterFunc(10*time.Second, func() { store.set(hooks{}) })
+			return raw(`{}`), run.SetStatusMessage(ctx, "working")
+		}
+		var b *member
+		b, store = joinRacing(t, f, task.Config{Logger: slog.New(slog.DiscardHandler)}, work)
+		id := a.create(t, nil)
+		earlier = a.record(t, id)
+		if err := b.TakeOver(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if r := a.record(t, id); r.Status != mcp.TaskStatusCompleted {
+			t.Errorf("the task is %s: %s", r.Status, r.StatusMessage)
 		}
 	})
 }

@@ -27,7 +27,8 @@ var (
 )
 
 // Tasks with random steps, sleeps and input requests end with the results that their journals give,
-// although the members of the fleet are cut off, die, drain, close and join again at random: each
+// although the members of the fleet are cut off, die, drain, close and join again at random, and their
+// stores answer late and return outdated records: each
 // step is recorded once, each input request has one answer, and the outcome is the same at all
 // members. The limit of the tool holds at any time, and tasks run only at members with their
 // labels and with the version of their tool, which is removed and added again at times. In some
@@ -60,6 +61,7 @@ func TestRandomFaultsOfFleet(t *testing.T) {
 type randomFleet struct {
 	t        *testing.T
 	fleet    *memory.Fleet
+	history  *history
 	random   *rand.Rand
 	cfg      task.Config
 	frontEnd bool     // the first process runs no work
@@ -84,7 +86,7 @@ const randomLease = 3 * time.Second
 
 func newRandomFleet(t *testing.T, seed uint64) *randomFleet {
 	f := &randomFleet{
-		t: t, fleet: memory.NewFleet(), random: rand.New(rand.NewPCG(seed, 0)), begun: map[string][]*member{},
+		t: t, fleet: memory.NewFleet(), history: new(history), random: rand.New(rand.NewPCG(seed, 0)), begun: map[string][]*member{},
 		poison: seed%3 == 0, clocks: seed%2 == 1, expires: seed%6 == 2, calls: seed%4 == 3, divided: seed%5 == 1, // which leaves the sequences of the other seeds as they were
 	}
 	f.frontEnd = f.random.IntN(3) == 0
@@ -124,8 +126,8 @@ func (f *randomFleet) start(i int) {
 		cfg.Member.Labels = []string{"odd"}
 	}
 	m.labels = cfg.Member.Labels
-	store := &racingStore{FleetStore: m.store}
-	m.clock = &store.ahead
+	store := &racingStore{FleetStore: m.store, history: f.history}
+	m.clock, m.racing = &store.ahead, store
 	store.set(f.failures())
 	cfg.Store = store
 	cfg.Recover = func(r task.Record) task.Work {
@@ -160,20 +162,38 @@ func (f *randomFleet) below(n int) int {
 	return f.random.IntN(n)
 }
 
-// failures returns hooks that lose some acknowledgements, offers and results of reads.
+// failures returns hooks that lose some acknowledgements, offers and results of reads, return
+// outdated records and journals, and answer late.
 func (f *randomFleet) failures() hooks {
 	rate := f.below(10) - 4
+	outdated, slow := rand.IntN(20), rand.IntN(6)
+	if f.poison {
+		slow = 0 // members that are late may find that their trials count as failed
+	}
 	fails := func() error {
 		if rate > 0 && rand.IntN(100) < rate {
 			return memory.ErrCut
 		}
 		return nil
 	}
+	late := func() {
+		if rand.IntN(100) < slow {
+			time.Sleep(rand.N(3 * randomLease))
+		}
+	}
 	return hooks{
-		afterGet:    func(task.Record) error { return fails() },
-		afterUpdate: func(task.Record) error { return fails() },
-		offer:       fails,
-		reserve:     fails,
+		lag: func() time.Duration {
+			if rand.IntN(100) < outdated {
+				return rand.N(maxLag)
+			}
+			return 0
+		},
+		beforeCreate: late,
+		beforeUpdate: late,
+		afterGet:     func(task.Record) error { late(); return fails() },
+		afterUpdate:  func(task.Record) error { late(); return fails() },
+		offer:        fails,
+		reserve:      fails,
 	}
 }
 
@@ -326,8 +346,14 @@ func (f *randomFleet) test() {
 	f.mu.Unlock()
 	for i, m := range processes {
 		m.clock.Store(0)
+		m.racing.set(hooks{})
 		m.store.Heal()
 		f.setLacking(i, false)
+	}
+	for r, err := range f.fleet.Store().Scan(f.t.Context()) { // those whose creation was not acknowledged
+		if err == nil && !task.Terminal(r.Status) && !f.acknowledged(r.ID) {
+			f.any(nil).CancelForOperator(f.t.Context(), r.ID) // which may have been dropped meanwhile
+		}
 	}
 	time.Sleep(10 * time.Minute) // work that was replaced returns
 	for r, err := range f.fleet.Store().Scan(f.t.Context()) {
@@ -338,6 +364,7 @@ func (f *randomFleet) test() {
 	if f.limit > 0 && f.gauge.greatest > f.limit {
 		f.t.Errorf("%d tasks at once, the limit is %d", f.gauge.greatest, f.limit)
 	}
+	f.checkMessages(processes)
 	for i, m := range processes {
 		if s := m.Stats(); s.Running+s.Queued+s.Parked != 0 {
 			f.t.Errorf("process %d at the end: %+v", i, s)
@@ -346,6 +373,42 @@ func (f *randomFleet) test() {
 			f.t.Errorf("process %d at the end: %s", i, strings.Join(left, "; "))
 		}
 	}
+}
+
+// checkMessages lets a task send messages while requestors wait for its result at all processes.
+// Halfway, another process takes the task over. Each requestor receives all messages.
+func (f *randomFleet) checkMessages(processes []*member) {
+	p := &program{t: f.t, messages: 5}
+	f.programs.Store("messages", p)
+	creator := processes[f.below(len(processes))]
+	created, err := creator.Create(f.t.Context(), task.Request{
+		Principal: "alice", Method: "tools/call", Name: "tool", Version: "messages", Restartable: true, Via: gone{}, Work: f.counted(creator, p),
+	})
+	if err != nil {
+		f.t.Error(err)
+		return
+	}
+	var requestors sync.WaitGroup
+	for i, m := range processes {
+		requestors.Go(func() {
+			via := new(peer)
+			if out, err := m.Result(f.t.Context(), "alice", created.TaskID, via); err != nil || out.Error != nil {
+				f.t.Errorf("process %d: %v, %v", i, out.Error, err)
+			}
+			got := slices.DeleteFunc(via.received(), func(m string) bool { return !strings.HasPrefix(m, "notifications/second") })
+			if sent := int(p.sent.Load()); len(got) != sent {
+				f.t.Errorf("process %d: %d messages of %d", i, len(got), sent)
+			}
+		})
+	}
+	time.Sleep(time.Duration(p.messages)*time.Second/2 + time.Millisecond)
+	if m := processes[f.below(len(processes))]; m.Runs("tool") {
+		if err := m.TakeOver(f.t.Context(), created.TaskID); err != nil {
+			f.t.Error(err)
+		}
+	}
+	requestors.Wait()
+	time.Sleep(time.Minute)
 }
 
 // call makes a plain call of the tool at any member.

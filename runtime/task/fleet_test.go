@@ -30,6 +30,7 @@ type member struct {
 
 	// Used by TestRandomFaultsOfFleet only.
 	labels   []string
+	racing   *racingStore
 	clock    *atomic.Int64 // what the clock of the store is ahead at this member, in nanoseconds
 	killed   atomic.Bool   // the process has ended without storing that its work was suspended
 	poisoned atomic.Bool   // a task has ended the process

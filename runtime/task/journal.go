@@ -42,9 +42,6 @@ func (run *Run) readJournal(ctx context.Context) (entries []Entry, requests []In
 	if err := run.m.store.get(ctx, run.id, &r); err != nil {
 		return nil, nil, run.m.logFault("read task", err)
 	}
-	if run.m.fleet != nil && r.Revision < run.m.fleet.revision(run.id) {
-		return nil, nil, run.m.logFault("read task", errOutdated)
-	}
 	switch {
 	case run.fenced(&r):
 		return nil, nil, ErrFenced
@@ -75,9 +72,10 @@ func (m *Manager) entriesOf(ctx context.Context, r *Record) ([]Entry, error) {
 	return entries[:r.Durable.Recorded], nil // later ones may be answers that r has, too
 }
 
-// errOutdated reports that the store has returned an earlier record than the one that this process
-// has written, or fewer entries. A server that was cut off from the others may do so until it
-// notices. Without the latest entries, work would repeat steps.
+// errOutdated reports that the store has returned an earlier record than one that this process has
+// written or read, or fewer entries. A server that was cut off from the others may do so until it
+// notices. Without the latest entries, work would repeat steps. With a record from before the claim
+// of the work, it would seem to be fenced.
 var errOutdated = errors.New("task: the store has returned outdated data")
 
 // Record adds an entry to the journal of restartable work. When it returns, the entry is stored,

@@ -96,7 +96,7 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 		undoable:    map[string]*Run{},
 		claims:      map[inputRequestID]*claim{},
 	}
-	m.store = safeStore{cfg.Store, &m.outage}
+	m.store = safeStore{store: cfg.Store, outage: &m.outage}
 	m.scheduler = scheduler{m: m, max: cfg.MaxRunning, pools: map[string]*pool{}, turns: map[string]*turn{}, calls: map[*ticket]context.CancelCauseFunc{}}
 	m.scheduler.lastBegin.Store(-int64(maxTrialWindow)) // no work has begun
 	m.lifetime, m.endLifetime = context.WithCancelCause(context.Background())

@@ -33,8 +33,11 @@ type program struct {
 
 	labels []string // that its tasks require in a fleet
 	poison bool     // it ends the processes of the fleet that run it
-	plain  bool     // it is not restartable
-	ttl    *int64   // of its tasks in milliseconds; nil for the default
+	// messages makes it send a message each second instead, and sent counts them.
+	messages int
+	sent     atomic.Int64
+	plain    bool   // it is not restartable
+	ttl      *int64 // of its tasks in milliseconds; nil for the default
 }
 
 // checkSame reports an error if an operation has had another result before.
@@ -67,6 +70,9 @@ type journaled struct {
 }
 
 func (p *program) work(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+	if p.messages > 0 {
+		return p.talk(ctx, run)
+	}
 	entries, _, err := run.Journal(ctx)
 	if err != nil {
 		return nil, err
@@ -95,6 +101,22 @@ func (p *program) work(ctx context.Context, run *task.Run) (codec.Encoder, error
 		}
 	}
 	return raw(fmt.Sprintf(`{"answers":%q}`, results)), nil
+}
+
+// talk sends a message each second.
+func (p *program) talk(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+	for range p.messages {
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		p.sent.Add(1)
+		if err := run.Notify(ctx, "notifications/second", nil); err != nil {
+			p.t.Error(err)
+		}
+	}
+	return raw(`{}`), nil
 }
 
 // do runs a step that takes d/8, a sleep of d, or an input request.
@@ -130,7 +152,7 @@ func (j *journaled) step(ctx context.Context, key string, d time.Duration) (stri
 		j.checkSame(key, string(result))
 		return string(result), nil
 	}
-	if _, ok := j.ended.Load(key); ok {
+	if _, ok := j.ended.Load(key); ok && ctx.Err() == nil {
 		j.t.Errorf("step %s runs after it was recorded", key)
 	}
 	release := j.run.Hold()

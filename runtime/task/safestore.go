@@ -15,6 +15,7 @@ import (
 type safeStore struct {
 	store  Store
 	outage *outage
+	fleet  *fleet // nil if the store is not shared
 }
 
 // noSet stands for a call that may take any time.
@@ -48,14 +49,22 @@ func (g safeStore) create(r *Record) (err error) {
 	return failed
 }
 
+// get sets r to the record of a task. In a fleet, it fails with errOutdated if this process has read
+// or written a later one.
 func (g safeStore) get(ctx context.Context, id string, r *Record) (err error) {
 	defer g.ended(ctx, g.outage.begin(), false, &err)
 	defer boundary.Catch(&err)
+	least := g.fleet.least(id) // before the read, because others may write meanwhile
 	stored, failed := g.store.Get(ctx, id)
-	if failed == nil {
-		*r = stored
+	if failed != nil {
+		return failed
 	}
-	return failed
+	if stored.Revision < least {
+		return errOutdated
+	}
+	g.fleet.saw(id, stored.Revision)
+	*r = stored
+	return nil
 }
 
 func (g safeStore) journal(ctx context.Context, id string) (entries []Entry, err error) {

@@ -26,13 +26,17 @@
 //
 // The leader of a stream answers all reads of its records. For some seconds, a server that was cut
 // off from the others may still act as leader, and may answer with an old record. It can accept no
-// writes, so an update that is based on such a record fails.
+// writes, so an update that is based on such a record fails. A member of the fleet does not read an
+// earlier record of a task that it follows than the one that was announced or that it has written:
+// it repeats the read.
 //
 // [Store.Wait] subscribes to a subject on which the servers announce each write of the record. When
-// an announcement arrives, it reads the record from the leader. It sends nothing while it waits.
-// The store reads all tasks with waiters again after the connection was lost, after the election of
-// a leader, and after it had to drop announcements. It does not notice an announcement that is lost
-// between servers while no connection breaks and no leader changes. Each task with waiters needs a
+// an announcement arrives, it reads the record from the leader. The store reads all tasks with
+// waiters again after the connection was lost, after the election of a leader, and after it had to
+// drop announcements. Servers that are cut off from each other for a moment lose announcements,
+// although no connection of a client breaks and no leader changes. So the store also reads the tasks
+// that have waiters or that a member follows one after the other, from any replica: each of them
+// about once in 20 seconds, but no more than 20 in a second. Each task with waiters needs a
 // subscription, and each waiter a goroutine.
 //
 // # Streams

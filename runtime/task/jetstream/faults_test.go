@@ -198,7 +198,8 @@ func TestWaiterSurvivesReconnect(t *testing.T) {
 	}
 }
 
-// A waiter causes no requests while its task does not change, and leaves no subscription.
+// A waiter causes no requests for some seconds while its task does not change, and leaves no
+// subscription.
 func TestWaitDoesNotPoll(t *testing.T) {
 	t.Parallel()
 	c := natstest.Run(t, 1)
@@ -310,6 +311,44 @@ func TestStaleLeader(t *testing.T) {
 	}
 	if _, err := s.Get(t.Context(), "b"); !errors.Is(err, task.ErrNotFound) {
 		t.Error(err)
+	}
+}
+
+// A member does not read an earlier record of a task than the one that was announced to it or that
+// it has written, although a server that was cut off returns one.
+func TestStaleLeaderAfterChange(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	var old atomic.Pointer[nats.Msg]
+	var stale atomic.Int32 // number of reads that return old
+	s := open(t, intercept(t, c, func(request string) *nats.Msg {
+		if strings.HasPrefix(request, "STREAM.MSG.GET.") && stale.Add(-1) >= 0 {
+			return &nats.Msg{Data: old.Load().Data}
+		}
+		return nil
+	}), overMemory)
+	other := open(t, c.JetStream(t), same(s))
+	m, _ := join(t, s, "a", time.Minute)
+	r := create(t, other, record("a"))
+	response, err := c.Connect(t).RequestWithContext(t.Context(), "$JS.API.STREAM.MSG.GET."+s.Name()+"-0", []byte(`{"last_by_subj":"`+s.Name()+`.0.r.a"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	old.Store(response)
+	changed := make(chan struct{}, 100)
+	defer m.Follow("a", task.Follower{Changed: func() { changed <- struct{}{} }})()
+	for _, by := range []*jetstream.Store{other, s} {
+		r = update(t, by, r)
+		if by == other {
+			natstest.Receive(t, "the change was announced", changed)
+		}
+		stale.Store(2)
+		if got, err := s.Get(t.Context(), "a"); err != nil || got.Revision != r.Revision {
+			t.Errorf("read revision %d, %v", got.Revision, err)
+		}
+		if n := stale.Load(); n >= 0 {
+			t.Errorf("%d reads were left", n)
+		}
 	}
 }
 

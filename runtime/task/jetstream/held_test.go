@@ -257,6 +257,64 @@ func silence(t *testing.T, m *membership, id string) {
 	m.members[id] = member
 }
 
+// A member and a waiter learn of changes of a task although the servers lose the announcements.
+func TestLostAnnouncementsOfTask(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	other, _ := openHeld(t, c.Connect(t), "S")
+	nc, link := c.ConnectLinked(t)
+	s, m := openHeld(t, nc, "S")
+	ttl := time.Minute
+	r, err := other.Create(t.Context(), task.Record{ID: "x", Status: mcp.TaskStatusWorking, Created: time.Now(), TTL: ttl})
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := make(chan struct{}, 1000)
+	defer m.Follow("x", task.Follower{Changed: func() { changed <- struct{}{} }})()
+	link.Drop(func(subject string) bool { return subject == s.place("x").hints() })
+	look := func(what string, changes int) {
+		t.Helper()
+		for range 2 {
+			s.recheckTask("x")
+		}
+		if len(changed) != changes {
+			t.Errorf("%s: %d changes are reported", what, len(changed))
+		}
+	}
+	look("before the first change, which may be any", 1)
+	for revision := range uint64(2) {
+		woken := make(chan error, 1)
+		go func() { // ends with the change
+			_, err := s.Wait(t.Context(), "x", r.Revision)
+			woken <- err
+		}()
+		natstest.Until(t, "the call blocked", func() bool { return s.hub.Len() == 1 })
+		if ids := s.watchedIDs(); !slices.Equal(ids, []string{"x"}) {
+			t.Errorf("looks for changes of %q", ids)
+		}
+		if revision == 0 {
+			if r, err = other.Update(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+			look("after the change", 2)
+			if err := natstest.Receive(t, "the waiter returned", woken); err != nil {
+				t.Error(err)
+			}
+			continue
+		}
+		if dropped, _, err := other.Sweep(t.Context(), r.Expires().Add(time.Second), 10); err != nil || len(dropped) != 1 {
+			t.Errorf("dropped %v, %v", dropped, err)
+		}
+		s.recheckTask("x")
+		if len(changed) != 3 {
+			t.Errorf("after the drop: %d changes are reported", len(changed))
+		}
+		if err := natstest.Receive(t, "the waiter returned", woken); !errors.Is(err, task.ErrNotFound) {
+			t.Error(err)
+		}
+	}
+}
+
 // The end of a member is noticed although the servers lose the announcement, and so are other
 // changes that may have been lost with it.
 func TestLostAnnouncements(t *testing.T) {

@@ -98,8 +98,10 @@ type query struct {
 
 // followed holds the calls of Follow for one task.
 type followed struct {
+	id    string
 	sub   *nats.Subscription
 	calls []*task.Follower
+	seq   uint64 // sequence of the latest record that was announced or written here
 	// failed are the writes of this Store that may have happened although it has returned an error,
 	// since the latest one that succeeded.
 	failed []writeID
@@ -510,10 +512,14 @@ func (m *membership) process(msg *nats.Msg) {
 		return
 	}
 	own := msg.Header.Get(headerStore) == s.id
+	seq, _ := strconv.ParseUint(msg.Header.Get(headerSequence), 10, 64)
 	m.mu.Lock()
 	var calls []*task.Follower
-	if f := m.followed[msg.Subject]; f != nil && (!own || f.hasFailed(msg.Header.Get(headerWrite))) {
-		calls = slices.Clone(f.calls)
+	if f := m.followed[msg.Subject]; f != nil {
+		f.seq = max(f.seq, seq)
+		if !own || f.hasFailed(msg.Header.Get(headerWrite)) {
+			calls = slices.Clone(f.calls)
+		}
 	}
 	m.mu.Unlock()
 	for _, f := range calls {
@@ -531,9 +537,9 @@ func (f *followed) hasFailed(write string) bool {
 	return slices.ContainsFunc(f.failed, func(id writeID) bool { return id.String() == write })
 }
 
-// wrote applies the outcome of a write of this Store: a write that has failed, but may have
-// happened, is reported as if another member had made it.
-func (m *membership) wrote(subject string, write writeID, err error) {
+// wrote applies the outcome of a write of this Store with the given sequence: a write that has
+// failed, but may have happened, is reported as if another member had made it.
+func (m *membership) wrote(subject string, write writeID, seq uint64, err error) {
 	m.mu.Lock()
 	f := m.followed[subject]
 	if f == nil {
@@ -541,7 +547,7 @@ func (m *membership) wrote(subject string, write writeID, err error) {
 		return
 	}
 	if err == nil {
-		f.failed = nil
+		f.failed, f.seq = nil, max(f.seq, seq)
 		m.mu.Unlock()
 		return
 	}
@@ -550,6 +556,44 @@ func (m *membership) wrote(subject string, write writeID, err error) {
 	m.mu.Unlock()
 	for _, f := range calls {
 		f.Changed() // its announcement may have come before
+	}
+}
+
+// announced returns the sequence of the latest record of a task that its followers know to exist, or
+// 0.
+func (m *membership) announced(subject string) uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if f := m.followed[subject]; f != nil {
+		return f.seq
+	}
+	return 0
+}
+
+// appendFollowed appends the ids of the tasks that are followed.
+func (m *membership) appendFollowed(ids []string) []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, f := range m.followed {
+		ids = append(ids, f.id)
+	}
+	return ids
+}
+
+// found reports a change whose announcement was lost. Seq is the sequence of the record, or 0 if
+// there is none.
+func (m *membership) found(subject string, seq uint64) {
+	m.mu.Lock()
+	f := m.followed[subject]
+	if f == nil || seq != 0 && seq <= f.seq {
+		m.mu.Unlock()
+		return
+	}
+	f.seq = max(f.seq, seq)
+	calls := slices.Clone(f.calls)
+	m.mu.Unlock()
+	for _, f := range calls {
+		f.Changed()
 	}
 }
 
@@ -717,7 +761,7 @@ func (m *membership) Follow(id string, callbacks task.Follower) (stop func()) {
 		if err != nil {
 			return func() {} // the connection is closed
 		}
-		f = &followed{sub: sub}
+		f = &followed{id: id, sub: sub}
 		m.followed[subject] = f
 	}
 	f.calls = append(f.calls, own)

@@ -100,6 +100,9 @@ func (s *Store) loadOnce(ctx context.Context, id string) (*stored, error) {
 	if err != nil {
 		return nil, err
 	}
+	if member := s.member.Load(); member != nil && r.seq < member.announced(at.hints()) {
+		return nil, errOutdated
+	}
 	s.cache.put(r)
 	return r, nil
 }
@@ -180,7 +183,11 @@ func (s *Store) write(ctx context.Context, c *change, expect uint64) (present *s
 		err = fmt.Errorf("%w: %w", task.ErrDoubtful, err)
 	}
 	if m := s.member.Load(); m != nil && !errors.Is(err, errMoved) {
-		m.wrote(at.hints(), c.next.write, err)
+		seq := c.next.seq
+		if overwritten {
+			seq = 0 // it is that of the other write
+		}
+		m.wrote(at.hints(), c.next.write, seq, err)
 	}
 	if err != nil {
 		return present, err

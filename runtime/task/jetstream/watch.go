@@ -3,6 +3,8 @@ package jetstream
 import (
 	"context"
 	"errors"
+	mathrand "math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -68,6 +70,7 @@ func (s *Store) startWatching() error {
 		defer stop()
 		s.processHints()
 	})
+	s.running.Go(s.recheck) // ends with the lifetime of the store
 	return nil
 }
 
@@ -97,6 +100,79 @@ func (s *Store) processHints() {
 		case <-s.lifetime.Done():
 			return
 		}
+	}
+}
+
+// Servers that are cut off from each other for a moment lose hints, of which the clients learn
+// nothing. So the tasks that are watched or followed are read again, one after the other: each of
+// them about once in recheckInterval, or all of them with one read in recheckPause if there are
+// many.
+const (
+	recheckInterval = 20 * time.Second
+	recheckPause    = 50 * time.Millisecond
+)
+
+// recheck looks for changes whose hints were lost until the lifetime of the store ends.
+func (s *Store) recheck() {
+	for {
+		ids := s.watchedIDs()
+		pause := max(recheckInterval/time.Duration(max(len(ids), 1)), recheckPause)
+		for _, id := range ids {
+			if !s.pause(mathrand.N(2 * pause)) {
+				return
+			}
+			s.recheckTask(id)
+		}
+		if len(ids) == 0 && !s.pause(pause) {
+			return
+		}
+	}
+}
+
+// pause waits for d. It returns false if the lifetime of the store ends.
+func (s *Store) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-s.lifetime.Done():
+		return false
+	}
+}
+
+// watchedIDs returns the ids of the tasks that are watched or followed.
+func (s *Store) watchedIDs() (ids []string) {
+	w := &s.watches
+	w.mu.Lock()
+	for _, t := range w.byHint {
+		ids = append(ids, t.id)
+	}
+	w.mu.Unlock()
+	if m := s.member.Load(); m != nil {
+		ids = m.appendFollowed(ids)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// recheckTask compares the latest record of a task with what the hints have announced. A replica
+// that lags behind changes nothing: the next look finds the record.
+func (s *Store) recheckTask(id string) {
+	ctx, cancel := context.WithTimeout(s.lifetime, attemptTimeout)
+	defer cancel()
+	at := s.place(id)
+	latest, err := s.readAnywhere(ctx, at.stream, at.record)
+	if err != nil {
+		return
+	}
+	seq := uint64(0)
+	if latest != nil {
+		seq = latest.Seq
+	}
+	s.changed(at.hints(), seq)
+	if m := s.member.Load(); m != nil {
+		m.found(at.hints(), seq)
 	}
 }
 
