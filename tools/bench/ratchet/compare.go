@@ -112,7 +112,8 @@ func (c *comparison) row(name, unit string) *row {
 // Growth that does not count.
 const (
 	tolerance = 1.05 // by default for times
-	few       = 0.5  // allocations and bytes per operation: some come from outside of it
+	few       = 0.5  // allocations per operation: some come from outside of it
+	fewBytes  = 16   // bytes per operation
 	stackPage = 64   // bytes per object: stacks are counted in blocks that objects share
 )
 
@@ -139,6 +140,8 @@ func (r *row) worse(slower float64) bool {
 		return now > before*slower && slices.Min(r.rounds[1]) > slices.Max(r.rounds[0])
 	case r.unit == "heap bytes" || r.unit == "stack bytes":
 		return now > before*tolerance && now-before > stackPage
+	case r.unit == "bytes":
+		return now > before*tolerance && now-before > fewBytes
 	}
 	return now > before*tolerance && now-before > few
 }

@@ -24,6 +24,7 @@ func TestWorse(t *testing.T) {
 		{"allocs", []float64{10, 10, 10}, []float64{11, 10, 11}, false}, // the least is equal
 		{"allocs", []float64{0, 0, 0}, []float64{0.4, 0.4, 0.4}, false},
 		{"allocs", []float64{0, 0, 0}, []float64{1, 1, 1}, true},
+		{"bytes", []float64{1, 1}, []float64{16, 16}, false},
 		{"bytes", []float64{1000, 1000}, []float64{1051, 1051}, true},
 		{"heap bytes", []float64{100}, []float64{164}, false},
 		{"heap bytes", []float64{100}, []float64{165}, true},

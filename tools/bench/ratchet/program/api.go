@@ -23,6 +23,10 @@ func newServer() (s *server.Server, end func() error, err error) {
 			_, err := server.AddTool(s, name, "Greets a person by name.", f)
 			return err
 		},
+		table: func(name string, f func(context.Context, *server.Call, person) (table, error)) error {
+			_, err := server.AddTool(s, name, "Returns a table.", f)
+			return err
+		},
 		durable: func(name string, f func(context.Context, *server.Call, person) (string, error)) error {
 			_, err := server.AddTool(s, name, "Greets a person by name.", f, server.Durable())
 			return err

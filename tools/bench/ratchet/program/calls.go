@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http/httptest"
 	"os"
 	"sync"
@@ -26,7 +27,14 @@ func init() {
 					return call(ctx, c, "report", client.OnProgress(func(session.Progress) {}))
 				}),
 				onClient("round of input, "+way, dial, func(ctx context.Context, c *client.Client) error { return call(ctx, c, "ask") }),
-				onClient("list of 100 tools, "+way, dial, list))
+				onClient("list of 100 tools, "+way, dial, list),
+				onClient("call with 100 kB of JSON, "+way, dial, func(ctx context.Context, c *client.Client) error {
+					result, err := c.CallTool(ctx, "rows", person{"World"})
+					if err == nil && len(result.StructuredContent) < 90_000 {
+						err = fmt.Errorf("the result has %d bytes", len(result.StructuredContent))
+					}
+					return err
+				}))
 		}
 		benchmarks = append(benchmarks, onClient("64 calls, stdio, "+string(revision), overStdio(revision), func(ctx context.Context, c *client.Client) error {
 			var all sync.WaitGroup

@@ -14,6 +14,7 @@ type person struct{ Name string }
 // adder adds tools to a server.
 type adder struct {
 	greet, durable func(name string, f func(context.Context, *server.Call, person) (string, error)) error
+	table          func(name string, f func(context.Context, *server.Call, person) (table, error)) error
 }
 
 // tools add the tools that the benchmarks of a file call.
@@ -21,6 +22,7 @@ var tools = []func(adder) error{
 	func(add adder) error { return add.greet("greet", greet) },
 	func(add adder) error { return add.greet("report", report) },
 	func(add adder) error { return add.greet("ask", ask) },
+	func(add adder) error { return add.table("rows", rows) },
 	func(add adder) error { return add.durable("later", greet) },
 	func(add adder) error { return add.durable("wait", wait) },
 }
@@ -41,6 +43,25 @@ func addTools(add adder) error {
 }
 
 func greet(_ context.Context, _ *server.Call, p person) (string, error) { return "Hi, " + p.Name, nil }
+
+// table is a large result.
+type table struct{ Rows []row }
+
+type row struct {
+	Name, Unit string
+	Value      float64
+	Labels     []string
+}
+
+// rows returns a table of about 100 kB of JSON.
+func rows(context.Context, *server.Call, person) (table, error) { return hundredKilobytes, nil }
+
+var hundredKilobytes = func() (t table) {
+	for i := range 1000 {
+		t.Rows = append(t.Rows, row{Name: fmt.Sprintf("measurement %d", i), Unit: "seconds", Value: float64(i) / 7, Labels: []string{"first", "second"}})
+	}
+	return t
+}()
 
 // report reports progress once.
 func report(_ context.Context, c *server.Call, p person) (string, error) {

@@ -38,6 +38,10 @@ func newServer() (s *server.Server, end func() error, err error) {
 			_, err := server.AddTool(s, tool(name), f)
 			return err
 		},
+		table: func(name string, f func(context.Context, *server.Call, person) (table, error)) error {
+			_, err := server.AddTool(s, tool(name), f)
+			return err
+		},
 		durable: func(name string, f func(context.Context, *server.Call, person) (string, error)) error {
 			_, err := server.AddTool(s, tool(name), f, server.Tasks(receiver.Support{Mode: mcp.ToolExecutionTaskSupportOptional, Restartable: true}))
 			return err
