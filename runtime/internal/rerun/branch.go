@@ -21,15 +21,15 @@ import (
 type branch struct {
 	log      *Log
 	path     string
-	parent   *branch    // that waits for the end of this one; nil for other branches
-	recorded []recorded // the outcomes of earlier runs, by position
-	next     int        // the index in recorded below which all are used
-	position int        // of the latest operation
-	last     []ID       // the last occurrence of each kind and key
-	lastOf   map[ID]int // the index in last of IDs with Occurrence 0; nil for few
-	running  *Entry     // the operation that is running, or nil
-	groups   int        // number of calls of RunAll, and of steps with a [Retry]
-	attempts bool       // its steps are the attempts of one
+	parent   *branch      // that waits for the end of this one; nil for other branches
+	recorded []recorded   // the outcomes of earlier runs, by position
+	next     int          // the index in recorded below which all are used
+	position int          // of the latest operation
+	counts   []count      // how often each kind and key has occurred, if they are few
+	countOf  map[name]int // the same if they are more
+	running  *Entry       // the operation that is running, or nil
+	groups   int          // number of calls of RunAll, and of steps with a [Retry]
+	attempts bool         // its steps are the attempts of one
 	// suspended says that an operation of the branch, or of one that it has waited for, has ended
 	// the run.
 	suspended bool
@@ -42,7 +42,18 @@ type branch struct {
 	settled, answered bool
 }
 
-// few is how many IDs are searched one by one.
+// name is what operations of a branch have in common that differ only in their occurrence.
+type name struct {
+	kind Kind
+	key  string
+}
+
+type count struct {
+	name
+	n int
+}
+
+// few is how many names are searched one by one.
 const few = 16
 
 // compare orders paths of branches.
@@ -335,28 +346,26 @@ func (b *branch) findTimer(e *Entry) *Entry {
 // occurrence returns the occurrence of the next operation with the kind and the key of id. The
 // caller must hold mu.
 func (b *branch) occurrence(id ID) int {
-	id.Occurrence = 0
-	i, known := b.lastOf[id]
-	if b.lastOf == nil {
-		i = slices.IndexFunc(b.last, func(other ID) bool { return other.Kind == id.Kind && other.Key == id.Key })
-		known = i >= 0
+	op := name{id.Kind, id.Key}
+	if b.countOf != nil {
+		b.countOf[op]++
+		return b.countOf[op]
 	}
-	if !known {
-		i = len(b.last)
-		b.last = append(b.last, id)
-		if len(b.last) > few {
-			if b.lastOf == nil {
-				b.lastOf = map[ID]int{}
-				for i, other := range b.last {
-					other.Occurrence = 0
-					b.lastOf[other] = i
-				}
-			}
-			b.lastOf[id] = i
+	i := slices.IndexFunc(b.counts, func(c count) bool { return c.name == op })
+	if i < 0 {
+		i = len(b.counts)
+		b.counts = append(b.counts, count{name: op})
+	}
+	b.counts[i].n++
+	n := b.counts[i].n
+	if len(b.counts) > few {
+		b.countOf = make(map[name]int, 2*few)
+		for _, c := range b.counts {
+			b.countOf[c.name] = c.n
 		}
+		b.counts = nil
 	}
-	b.last[i].Occurrence++
-	return b.last[i].Occurrence
+	return n
 }
 
 // passed reports whether earlier runs have recorded something that follows the outcome e of b, in b
