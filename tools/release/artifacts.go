@@ -8,7 +8,9 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -128,22 +130,55 @@ func (r *repository) dependencies(ctx context.Context, work, dir, version string
 	if _, err := execute(ctx, here, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-o", lister, "github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod"); err != nil {
 		return err
 	}
+	// The lister finds the version in git, but not in a clone that shares the objects of another one.
+	if _, err := git(ctx, r.root, "repack", "-a", "-d", "-q"); err != nil {
+		return err
+	}
+	if err := os.Remove(filepath.Join(r.root, ".git", "objects", "info", "alternates")); err != nil {
+		return err
+	}
 	modules, err := r.published(ctx)
 	if err != nil {
 		return err
 	}
+	env := slices.Concat(fetching, []string{"GOOS=linux", "GOARCH=amd64"}) // wherever the lister runs
 	for _, m := range modules {
 		name := fmt.Sprintf("%s_%s.cdx.json", strings.ReplaceAll(cmp.Or(m.folder, "mcpwire"), "/", "-"), version)
-		text, err := execute(ctx, filepath.Dir(m.name), fetching, lister, "mod", "-json", "-licenses", "-noserial", "-notimestamp", "-type", "library")
+		text, err := execute(ctx, filepath.Dir(m.name), env, lister, "mod", "-json", "-licenses", "-noserial", "-notimestamp", "-short-purls", "-type", "library")
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text+"\n"), 0o666); err != nil {
+		list, err := withoutHashesOfTools([]byte(text))
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), list, 0o666); err != nil {
 			return err
 		}
 		fmt.Fprintln(out, name)
 	}
 	return nil
+}
+
+// withoutHashesOfTools removes from a list of dependencies the hashes of the program that has written it,
+// which depend on the machine.
+func withoutHashesOfTools(text []byte) ([]byte, error) {
+	var list map[string]any
+	if err := json.Unmarshal(text, &list); err != nil {
+		return nil, err
+	}
+	metadata, _ := list["metadata"].(map[string]any)
+	tools, _ := metadata["tools"].([]any)
+	if len(tools) == 0 {
+		return nil, errors.New("no tools in the metadata")
+	}
+	for _, tool := range tools {
+		if tool, ok := tool.(map[string]any); ok {
+			delete(tool, "hashes")
+		}
+	}
+	text, err := json.MarshalIndent(list, "", "  ")
+	return append(text, '\n'), err
 }
 
 // writeChecksums writes the SHA-256 of all files in dir to SHA256SUMS, for sha256sum -c.
