@@ -21,6 +21,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -35,6 +36,7 @@ type operation struct {
 	ctx     context.Context // has the span
 	span    trace.Span
 	started time.Time
+	learns  bool // a result shows that there is a tool or prompt of the name, see learn
 }
 
 // outcome is how an operation has ended.
@@ -121,9 +123,9 @@ func (t *Telemetry) beginReceived(ctx context.Context, req *session.Request, has
 	uri := ""
 	switch k.method {
 	case mcp.MethodToolsCall:
-		k.target = known(i.name(values[1]), server.KindTool, has)
+		k.target = t.known(k.method, i.name(values[1]), server.KindTool, has)
 	case mcp.MethodPromptsGet:
-		k.target = known(i.name(values[1]), server.KindPrompt, has)
+		k.target = t.known(k.method, i.name(values[1]), server.KindPrompt, has)
 	default:
 		uri = text(values[1])
 	}
@@ -133,7 +135,9 @@ func (t *Telemetry) beginReceived(ctx context.Context, req *session.Request, has
 	if ambient.IsValid() {
 		options = append(slices.Clip(options), trace.WithLinks(trace.Link{SpanContext: ambient}))
 	}
-	return t.begin(withParent, e, options)
+	derived, op = t.begin(withParent, e, options)
+	op.learns = k.target == other && has != nil
+	return derived, op
 }
 
 // begin begins an operation with a span.
@@ -159,7 +163,9 @@ func (t *Telemetry) endReceived(ctx context.Context, op *operation, req *session
 	var out outcome
 	switch {
 	case err == nil:
-		out = received(result)
+		if out = received(result); op.learns && out.errorType == "" {
+			t.learn(op, req.Params)
+		}
 	case ctx.Err() != nil && cancelledByPeer(context.Cause(ctx)):
 		out = outcome{fault: fault{errorType: "cancelled"}, message: "cancelled by the peer"}
 	default:
@@ -193,8 +199,49 @@ func received(result codec.Encoder) (out outcome) {
 		out.result = "input_required"
 	case *mcp.CreateTaskResult, *receiver.ExtensionTask:
 		out.result = "task"
+	case session.Raw: // of a proxy
+		if isError(json.RawMessage(r)) {
+			out.errorType = toolError
+		}
+		switch {
+		case bytes.Contains(r, []byte(`"resultType"`)) && member(json.RawMessage(r), "resultType") == modern.ResultInputRequired:
+			out.result = "input_required"
+		case bytes.Contains(r, []byte(`"task"`)):
+			if _, ok := codec.Member(json.RawMessage(r), "task"); ok {
+				out.result = "task"
+			}
+		}
 	}
 	return out
+}
+
+// isError reports whether the text of a result has the member isError with the value true.
+func isError(result json.RawMessage) bool {
+	// Most results have no such member. A search for the text is faster than decoding.
+	if !bytes.Contains(result, []byte(`"isError"`)) {
+		return false
+	}
+	value, _ := codec.Member(result, "isError")
+	return string(value) == "true"
+}
+
+// feature is the method and the name in a request for a tool or a prompt.
+type feature struct{ method, name string }
+
+// learn names the tool or the prompt of an operation that has succeeded, and of later ones. A server
+// that is a proxy does not know what its upstreams have: only a result shows that.
+func (t *Telemetry) learn(op *operation, params json.RawMessage) {
+	k := op.entry.kind
+	k.target = member(params, "name")
+	if k.target == "" || len(k.target) > maxToolName {
+		return
+	}
+	if _, ok := t.passed.get(feature{k.method, k.target}, maxTools, func() struct{} { return struct{}{} }); !ok {
+		return
+	}
+	op.entry = t.entryOf(k) // counts the active operations of the same method
+	op.span.SetName(op.entry.span)
+	op.span.SetAttributes(op.entry.attrs...)
 }
 
 // unwrap returns the innermost value of v. The values around it add members to its JSON.
@@ -306,11 +353,8 @@ func (t *Telemetry) endSent(ctx context.Context, op *operation, call *session.Ca
 			out.message = e.Message
 		}
 	} else if call.Method == mcp.MethodToolsCall {
-		// Most results have no such member. A search for the text is faster than decoding.
-		if bytes.Contains(result, []byte(`"isError"`)) {
-			if value, _ := codec.Member(result, "isError"); string(value) == "true" {
-				out.errorType = toolError
-			}
+		if isError(result) {
+			out.errorType = toolError
 		}
 	}
 	if !call.ID.IsZero() && op.span.IsRecording() {
@@ -397,12 +441,20 @@ func (t *Telemetry) recovered() {
 	}
 }
 
-// known returns the name of a feature, or other if the server does not have it.
-func known(name string, kind server.Kind, has func(server.Feature) bool) string {
-	if has == nil || !has(server.Feature{Kind: kind, Name: name}) {
+// known returns the name of a feature, or other if the server does not have it, as far as is known.
+func (t *Telemetry) known(method, name string, kind server.Kind, has func(server.Feature) bool) string {
+	if has == nil {
 		return other
 	}
-	return name
+	if has(server.Feature{Kind: kind, Name: name}) {
+		return name
+	}
+	if passed := t.passed.current.Load(); passed != nil {
+		if _, ok := (*passed)[feature{method, name}]; ok {
+			return name
+		}
+	}
+	return other
 }
 
 // described returns the name of the member of params that spans report for a method, or "".

@@ -61,6 +61,7 @@ type Telemetry struct {
 
 	tools                   copied[string, *toolRuns] // by name; see runsOf
 	otherRuns, namelessRuns toolRuns
+	passed                  copied[feature, struct{}] // features of upstreams; see learn
 
 	opened      sync.Map // when a *session.Session was opened, a time.Time
 	sessionEnds copied[sessionEnd, metric.MeasurementOption]
