@@ -204,7 +204,8 @@ import (
 // Upstream is a server behind the proxy. [Command] and [Dial] return one.
 type Upstream struct {
 	// Name identifies the upstream in logs, errors and the ids of its tasks. It is required, unique
-	// and has no colon.
+	// and has no colon. No Name and a slash may begin that of another upstream, because an upstream
+	// chooses what follows its Name and a slash in [MetaUpstream] and in the loggers of log messages.
 	Name string
 	// Prefix is prepended to the names of tools and prompts, such as "files_". No Prefix may begin
 	// that of another upstream, so that no upstream can offer a feature in the name of another one.
@@ -306,8 +307,8 @@ type Proxy struct {
 
 // New returns a proxy. Name and version are those of [server.New]. It connects to no upstream
 // before the first client. New fails if an upstream has no Connect, a Name that is empty, has a
-// colon or is not unique, a Prefix that begins another one, or a negative limit. Mistakes in
-// Config.Server are reported as those of [server.New].
+// colon, is not unique or begins another one before a slash, a Prefix that begins another one, or a
+// negative limit. Mistakes in Config.Server are reported as those of [server.New].
 func New(name, version string, cfg *Config) (*Proxy, error) {
 	p := &Proxy{clients: map[clientKey]*client{}, process: rand.Text()}
 	if cfg != nil {
@@ -364,6 +365,10 @@ func (u *Upstream) check(i int, before []Upstream) error {
 		switch {
 		case u.Name == other.Name:
 			return fmt.Errorf("proxy: upstream %q: Name is not unique", u.Name)
+		case strings.HasPrefix(u.Name, other.Name+"/"):
+			return overlapOfNames(u, &other)
+		case strings.HasPrefix(other.Name, u.Name+"/"):
+			return overlapOfNames(&other, u)
 		case strings.HasPrefix(u.Prefix, other.Prefix):
 			return overlap(u, &other)
 		case strings.HasPrefix(other.Prefix, u.Prefix):
@@ -377,6 +382,11 @@ func (u *Upstream) check(i int, before []Upstream) error {
 // the first.
 func overlap(u, by *Upstream) error {
 	return fmt.Errorf("proxy: upstreams %q and %q: Prefix %q begins with Prefix %q: choose prefixes of which none begins another", u.Name, by.Name, u.Prefix, by.Prefix)
+}
+
+// overlapOfNames is the error for two upstreams, the second of which could name itself as the first.
+func overlapOfNames(u, by *Upstream) error {
+	return fmt.Errorf("proxy: upstreams %q and %q: the first Name begins with the second and a slash: choose another Name", u.Name, by.Name)
 }
 
 // Close closes the server, see [server.Server.Close], and waits until the connections to upstreams

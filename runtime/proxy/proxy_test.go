@@ -426,9 +426,15 @@ func TestConnectionsBelongToClients(t *testing.T) {
 func TestNewRejectsUpstreams(t *testing.T) {
 	connect := func(context.Context) (transport.Conn, error) { return nil, errors.New("no") }
 	for want, list := range map[string][]proxy.Upstream{
-		"proxy: upstream 0: empty Name":                      {{Connect: connect}},
-		`proxy: upstream "a:b": Name has a colon`:            {{Name: "a:b", Connect: connect}},
-		`proxy: upstream "a": Name is not unique`:            {{Name: "a", Connect: connect}, {Name: "a", Prefix: "b_", Connect: connect}},
+		"proxy: upstream 0: empty Name":           {{Connect: connect}},
+		`proxy: upstream "a:b": Name has a colon`: {{Name: "a:b", Connect: connect}},
+		`proxy: upstream "a": Name is not unique`: {{Name: "a", Connect: connect}, {Name: "a", Prefix: "b_", Connect: connect}},
+		`proxy: upstreams "a/b" and "a": the first Name begins with the second and a slash: choose another Name`: {
+			{Name: "a", Prefix: "x_", Connect: connect}, {Name: "a/b", Prefix: "y_", Connect: connect},
+		},
+		`proxy: upstreams "c/d" and "c": the first Name begins with the second and a slash: choose another Name`: {
+			{Name: "c/d", Prefix: "x_", Connect: connect}, {Name: "c", Prefix: "y_", Connect: connect},
+		},
 		`proxy: upstream "a": nil Connect`:                   {{Name: "a"}},
 		`proxy: upstream "a": negative MaxConnections (-1)`:  {{Name: "a", Connect: connect, MaxConnections: -1}},
 		`proxy: upstream "a": negative MaxPerPrincipal (-1)`: {{Name: "a", Connect: connect, MaxPerPrincipal: -1}},

@@ -135,7 +135,34 @@ func (a *access) authorizer(user oauth.UserAgent, link string, h http.Header) (h
 	if _, err := token.RevealTo(server); err == nil && !token.Empty() {
 		return client.Token(token), nil
 	}
-	return a.newAuthorizer(user)
+	authorizer, err := a.newAuthorizer(user)
+	if fault, ok := errors.AsType[*storeError](err); ok && !a.login {
+		return unreadable{fault}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return authorizer, nil
+}
+
+// storeError is returned if the stored logins cannot be read.
+type storeError struct{ error }
+
+func (e *storeError) Unwrap() error { return e.error }
+
+// unreadable is the Authorizer if the stored logins cannot be read. A server that demands no
+// authorization does not need them.
+type unreadable struct{ err *storeError }
+
+// Authorize implements [httpclient.Authorizer].
+func (unreadable) Authorize(*http.Request, httpclient.Operation) error { return nil }
+
+// Challenged implements [httpclient.Authorizer].
+func (u unreadable) Challenged(_ context.Context, r *http.Response, _ httpclient.Operation) (bool, error) {
+	if r.StatusCode == http.StatusUnauthorized {
+		return false, u.err
+	}
+	return false, nil
 }
 
 // readToken returns a token that was given as such or as @FILE.
@@ -165,7 +192,7 @@ func (a *access) newAuthorizer(user oauth.UserAgent) (*oauth.Authorizer, error) 
 	switch dir, err := os.UserConfigDir(); {
 	case err == nil:
 		if c.Store, err = filestore.Open(filepath.Join(dir, "mcpwire", "credentials.json"), nil); err != nil {
-			return nil, err
+			return nil, &storeError{err}
 		}
 	case a.login:
 		return nil, fmt.Errorf("cannot store the login: %w", err)

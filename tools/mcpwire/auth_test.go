@@ -114,6 +114,27 @@ func TestLoginIsStored(t *testing.T) {
 	denied("cannot connect", append(call, "-token", "hunter2")...)
 }
 
+// A damaged file of logins fails only the commands that need a login.
+func TestDamagedLoginsFailNoOtherCommands(t *testing.T) {
+	file := ownSettings(t)
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open := serveOverHTTP(t, "serve", "-http", "localhost:0")
+	if code, out, errs := mcpwire(t, "call", open, "add", "a=1", "b=2"); code != exitOK || !strings.Contains(out, `{"sum":3}`) {
+		t.Errorf("server without authorization: exit %d, %s%s", code, out, errs)
+	}
+	protected := serveOverHTTP(t, "serve", "-http", "localhost:0", "-auth", "trial", "-auth-approve")
+	for _, args := range [][]string{{"call", protected, "add", "a=1", "b=2"}, {"tools", "-login", open}, {"logout", protected}} {
+		if code, _, errs := mcpwire(t, args...); code != exitFault || !strings.Contains(errs, "is damaged: remove it, and log in again") {
+			t.Errorf("%q: exit %d, %s", args, code, errs)
+		}
+	}
+}
+
 func TestToken(t *testing.T) {
 	ownSettings(t)
 	var got string
