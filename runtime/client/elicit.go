@@ -198,7 +198,7 @@ func (h requestHandler) open(ctx context.Context, p *mcp.ElicitRequestURLParams)
 	}
 	r := &URLRequest{Server: server, Host: u.Host, International: international(u.Hostname()), ElicitRequestURLParams: p}
 	if p.ElicitationID != nil {
-		r.Done = h.c.urls.expect(*p.ElicitationID)
+		r.Done = h.c.urls.expect(h.c.partition(ctx), *p.ElicitationID)
 	}
 	action, err := h.c.options.OpenURL(ctx, r)
 	if err != nil {
@@ -241,9 +241,9 @@ func (c *Client) recordURLs(next session.Sender) session.Sender {
 		result, err := next(ctx, call)
 		if err != nil {
 			list, _ := URLsRequired(err)
-			for _, p := range list {
+			for _, p := range list[:min(len(list), maxInputRequests)] {
 				if p.ElicitationID != nil {
-					c.urls.expect(*p.ElicitationID)
+					c.urls.expect(c.partition(ctx), *p.ElicitationID)
 				}
 			}
 		}
@@ -253,18 +253,28 @@ func (c *Client) recordURLs(next session.Sender) session.Sender {
 
 // URLDone returns a channel that is closed when the server reports that the elicitation with the
 // given id is complete, like [URLRequest].Done. It returns false if the id is unknown: the client
-// remembers the ids of the latest 1024 URLs that the server has sent.
+// remembers the ids of the latest 1024 URLs that the server has sent, and of at most 64 in one error
+// response. If [Options].CachePartition is set, one partition cannot displace the ids of another one
+// that has fewer.
 func (c *Client) URLDone(id string) (done <-chan struct{}, ok bool) { return c.urls.done(id) }
 
 // maxURLs limits the elicitations that urls records.
 const maxURLs = 1024
+
+// partition returns the partition of a call; see [Options].CachePartition.
+func (c *Client) partition(ctx context.Context) string {
+	if c.options.CachePartition == nil {
+		return ""
+	}
+	return c.options.CachePartition(ctx)
+}
 
 // urls records the elicitations with URLs that the server has sent. The zero value is empty. It
 // stores hashes of the ids, because the server decides how long an id is.
 type urls struct {
 	mu    sync.Mutex
 	state map[urlID]chan struct{} // closed when the elicitation is complete
-	order []urlID                 // the oldest first
+	order map[string][]urlID      // by partition, the oldest first
 }
 
 // urlID is the SHA-256 hash of the id of an elicitation.
@@ -272,8 +282,9 @@ type urlID [sha256.Size]byte
 
 func hashID(id string) urlID { return sha256.Sum256([]byte(id)) }
 
-// expect records an id and returns the channel that finish closes.
-func (u *urls) expect(text string) <-chan struct{} {
+// expect records an id and returns the channel that finish closes. If there are too many, it forgets
+// the oldest one of the partition that has the most.
+func (u *urls) expect(partition, text string) <-chan struct{} {
 	id := hashID(text)
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -281,14 +292,22 @@ func (u *urls) expect(text string) <-chan struct{} {
 		return done
 	}
 	if u.state == nil {
-		u.state = map[urlID]chan struct{}{}
-	}
-	if len(u.order) == maxURLs {
-		delete(u.state, u.order[0])
-		u.order = u.order[1:]
+		u.state, u.order = map[urlID]chan struct{}{}, map[string][]urlID{}
 	}
 	u.state[id] = make(chan struct{})
-	u.order = append(u.order, id)
+	u.order[partition] = append(u.order[partition], id)
+	if len(u.state) > maxURLs {
+		most := partition
+		for other, ids := range u.order {
+			if other != partition && len(ids) >= len(u.order[most]) {
+				most = other
+			}
+		}
+		delete(u.state, u.order[most][0])
+		if u.order[most] = u.order[most][1:]; len(u.order[most]) == 0 {
+			delete(u.order, most)
+		}
+	}
 	return u.state[id]
 }
 

@@ -90,6 +90,47 @@ func TestLongElicitationIDsAreNotRetained(t *testing.T) {
 	}
 }
 
+// A server that asks one user to visit very many pages does not make the client forget the pages of
+// another one.
+func TestPagesOfOneUserDoNotDisplaceThoseOfOthers(t *testing.T) {
+	type user struct{}
+	ann, eve := context.WithValue(t.Context(), user{}, "ann"), context.WithValue(t.Context(), user{}, "eve")
+	pages, n := 1, 0
+	c, _ := connect(t, &client.Options{
+		OpenURL:        func(context.Context, *client.URLRequest) (mcp.ElicitAction, error) { return "accept", nil },
+		CachePartition: func(ctx context.Context) string { return ctx.Value(user{}).(string) },
+	}, map[string]func(string) (string, error){"tools/call": func(string) (string, error) {
+		var list []string
+		for range pages {
+			n++
+			list = append(list, fmt.Sprintf(`{"mode":"url","message":"m","url":"https://example.com/","elicitationId":"%d"}`, n))
+		}
+		return "", &jsonrpc.Error{Code: -32042, Message: "pages first", Data: json.RawMessage(`{"elicitations":[` + strings.Join(list, ",") + `]}`)}
+	}})
+	call := func(ctx context.Context, times int) {
+		t.Helper()
+		for range times {
+			if _, err := c.CallTool(ctx, "open", nil); jsonrpc.CodeOf(err) != -32042 {
+				t.Fatal(err)
+			}
+		}
+	}
+	call(ann, 1)
+	pages = 2000
+	call(eve, 1)
+	pages = 60
+	call(eve, 30)
+	if _, ok := c.URLDone("1"); !ok {
+		t.Error("the page of ann is forgotten")
+	}
+	if _, ok := c.URLDone("66"); ok {
+		t.Error("more than 64 pages of one error are recorded")
+	}
+	if _, ok := c.URLDone(fmt.Sprint(n)); !ok {
+		t.Error("the latest page of eve is unknown")
+	}
+}
+
 // heap returns the size of the allocated heap in bytes.
 func heap() uint64 {
 	runtime.GC()
