@@ -69,11 +69,22 @@ func (l *list[T]) sessionReplaced() {
 	l.sessions++
 }
 
-// session returns the number of the current session, counted from 0.
-func (l *list[T]) session() uint64 {
+// sessionID identifies a session.
+type sessionID struct {
+	server *mcp.InitializeResult // nil in revisions without sessions
+	number uint64
+}
+
+// session returns the current session. The client learns in another goroutine that a session was
+// replaced, perhaps after a page was fetched from the new one, so the number alone is not enough.
+func (l *list[T]) session() sessionID {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.sessions
+	id := sessionID{number: l.sessions}
+	if !l.c.session.Modern() {
+		id = sessionID{server: l.c.session.Server()}
+	}
+	return id
 }
 
 // all iterates over the list. It uses the cache if the list is fresh and the server announces

@@ -379,6 +379,55 @@ func TestListFailsIfSessionIsReplacedBetweenPages(t *testing.T) {
 	})
 }
 
+// A list also ends if the client is still busy with an earlier replacement of the session.
+func TestListFailsIfSessionIsReplacedDuringReopened(t *testing.T) {
+	overHTTP(t, func(t *testing.T, serve serveFunc) {
+		at := new(network)
+		open := func() (stop func()) {
+			t.Helper()
+			s := server.New("shop", "1", &server.Config{PageSize: 1})
+			for _, name := range []string{"a", "b"} {
+				if _, err := server.AddTool(s, name, "", func(context.Context, *server.Call, struct{}) (string, error) { return "", nil }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			stop = listen(at, serve, s)
+			t.Cleanup(stop)
+			return stop
+		}
+		stop := open()
+		o := at.options()
+		o.Session.Revisions = session.Revisions()
+		reopened, release := make(chan struct{}, 10), make(chan struct{})
+		o.Session.Reopened = func(*mcp.InitializeResult) {
+			reopened <- struct{}{}
+			<-release
+		}
+		c, err := client.Dial(t.Context(), "http://localhost/", &o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		defer close(release)
+		restart := func() {
+			stop()
+			stop = open()
+			retry(t, func() error { return c.Ping(t.Context()) })
+		}
+		restart()
+		<-reopened
+		for _, failed := range c.Tools(t.Context()) {
+			if err = failed; err != nil {
+				break
+			}
+			restart()
+		}
+		if !errors.Is(err, client.ErrListCut) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
 func testRestart(t *testing.T, serve serveFunc) {
 	at := new(network)
 	first, stop := openNewspaper(t, at, serve, "today", "weather", "sports")
