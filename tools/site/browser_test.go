@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -78,7 +79,7 @@ func TestBrowserShowsSite(t *testing.T) {
 	server := httptest.NewServer(mux)
 	defer server.Close()
 
-	console := chromium.run(t, "--window-size=1280,900", "--enable-logging=stderr", "--dump-dom", server.URL+"/check.html")
+	_, console := chromium.run(t, "--window-size=1280,900", "--enable-logging=stderr", "--dump-dom", server.URL+"/check.html")
 	select {
 	case got := <-reports:
 		if got.Shown != len(names(files)) || len(got.Wide) > 0 {
@@ -97,12 +98,26 @@ func TestBrowserShowsSite(t *testing.T) {
 	}
 }
 
-// The site is dark for readers who want it so, also from a folder without a server.
-func TestBrowserShowsDarkSite(t *testing.T) {
+// The site needs no server: in a folder, it is dark for readers who want it so, and can be searched.
+func TestBrowserShowsFolder(t *testing.T) {
 	chromium := browser(t)
 	dir := t.TempDir()
 	if err := buildSite(dir); err != nil {
 		t.Fatal(err)
+	}
+	page := append(slices.Clone(siteFiles(t)["reference/errors.html"]), `<script>
+		addEventListener("load", () => {
+			const input = document.getElementById("search");
+			input.value = "webhook";
+			input.dispatchEvent(new Event("input"));
+		});
+	</script>`...)
+	if err := os.WriteFile(filepath.Join(dir, "reference", "search.html"), page, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	shown, _ := chromium.run(t, "--virtual-time-budget=10000", "--dump-dom", "file://"+dir+"/reference/search.html")
+	if !strings.Contains(shown, `<li><a href="../howto/signals.html#`) {
+		t.Errorf("the search has not found a page:\n%s", shown)
 	}
 	for scheme, isDark := range map[string]bool{"0": true, "1": false} {
 		picture := filepath.Join(t.TempDir(), "page.png")
@@ -147,17 +162,17 @@ func browser(t *testing.T) program {
 	return ""
 }
 
-// run runs the browser headless and returns what it logs.
-func (p program) run(t *testing.T, args ...string) string {
+// run runs the browser headless and returns what it prints and what it logs.
+func (p program) run(t *testing.T, args ...string) (out, log string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	common := []string{"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--user-data-dir=" + t.TempDir()}
 	cmd := exec.CommandContext(ctx, string(p), append(common, args...)...)
-	var log strings.Builder
-	cmd.Stderr, cmd.WaitDelay = &log, 10*time.Second
+	var printed, logged strings.Builder
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &printed, &logged, 10*time.Second
 	if err := cmd.Run(); err != nil {
-		t.Fatalf("%v\n%s", err, log.String())
+		t.Fatalf("%v\n%s", err, logged.String())
 	}
-	return log.String()
+	return printed.String(), logged.String()
 }
