@@ -168,7 +168,7 @@ func (f *randomFleet) failures() hooks {
 	rate := f.below(10) - 4
 	outdated, slow := rand.IntN(20), rand.IntN(6)
 	if f.poison {
-		slow = 0 // members that are late may find that their trials count as failed
+		outdated, slow = 0, 0 // members that are late may find that their trials count as failed
 	}
 	fails := func() error {
 		if rate > 0 && rand.IntN(100) < rate {
