@@ -15,6 +15,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/proxy"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
 // operation is a request that concerns the upstream "good", or all upstreams.
@@ -176,6 +178,42 @@ func TestFaultsDelayFirstResponseOnly(t *testing.T) {
 							t.Errorf("list of client %d: %v", i, d)
 						}
 					}
+				})
+			})
+		}
+	}
+}
+
+// If an upstream is a proxy with the same ConnectTimeout, whose own upstream does not respond, the
+// first response of the outer proxy has the features of the inner one.
+func TestFirstResponseHasFeaturesOfInnerProxy(t *testing.T) {
+	for _, of := range []era{sessions, modern} {
+		for _, between := range []era{sessions, modern} {
+			t.Run(of.name+" "+between.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					good, bad := newFaulty(t, "good", of, false), newFaulty(t, "bad", of, false)
+					bad.set(hung)
+					inner := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{bad.as(), good.as()}, Server: *between.serving(&server.Config{Logger: discard})})
+					p := newProxy(t, &proxy.Config{Server: server.Config{Logger: discard}, Upstreams: []proxy.Upstream{{Name: "in", Prefix: "in_", Connect: func(context.Context) (transport.Conn, error) {
+						here, there := inmemory.Pair(inmemory.Options{})
+						_, err := inner.Serve(there)
+						return here, err
+					}}}})
+					began := time.Now()
+					c := connect(t, p, of.in(nil))
+					if names := toolNames(t, c); !slices.Contains(names, "in_good_echo") {
+						t.Errorf("after %v, the tools are %q", time.Since(began), names)
+					}
+					if d := time.Since(began); d > proxy.DefaultConnectTimeout {
+						t.Errorf("the first list took %v", d)
+					}
+					bad.set(none)
+					time.Sleep(5 * time.Minute)
+					if names := toolNames(t, c); !slices.Contains(names, "in_bad_echo") {
+						t.Errorf("later, the tools are %q", names)
+					}
+					c.Close() // before the proxies
+					p.Close()
 				})
 			})
 		}

@@ -34,6 +34,7 @@ type client struct {
 	cancel    context.CancelFunc
 	opening   context.Context // ctx with values of the first request
 	links     []*link
+	began     time.Time
 	settled   chan struct{} // closed when all links have tried to connect, or ConnectTimeout has passed
 	table     atomic.Pointer[table]
 
@@ -111,13 +112,59 @@ func (c *client) wait(ctx context.Context, req *session.Request) error {
 		}
 		tried = l.tried
 	}
+	var late <-chan time.Time
+	if d, ok := connectTimeoutOf(req); ok {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		late = timer.C
+	}
 	select {
 	case <-tried:
 		return nil
 	case <-c.settled:
 		return nil
+	case <-late:
+		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	}
+}
+
+// metaConnectTimeout is the member of the _meta of a request that has the number of milliseconds
+// that it may wait until the upstreams are connected. A proxy sends it to its upstreams, which may
+// be proxies, so that their first response arrives within its own ConnectTimeout.
+const metaConnectTimeout = "io.github.mcpwire/connectTimeout"
+
+// waitsForUpstreams reports whether a request of a proxy opens a connection or fetches a list.
+func waitsForUpstreams(method string) bool {
+	switch method {
+	case mcp.MethodInitialize, mcp.MethodServerDiscover,
+		mcp.MethodToolsList, mcp.MethodPromptsList, mcp.MethodResourcesList, mcp.MethodResourcesTemplatesList:
+		return true
+	}
+	return false
+}
+
+// connectTimeoutOf returns how long a request may wait until the upstreams are connected. ok is
+// false if it does not say so.
+func connectTimeoutOf(req *session.Request) (d time.Duration, ok bool) {
+	if !waitsForUpstreams(req.Method) {
+		return 0, false
+	}
+	meta, _ := codec.Member(req.Params, "_meta")
+	raw, _ := codec.Member(meta, metaConnectTimeout)
+	ms, ok := codec.Number(raw).Int()
+	return time.Duration(min(max(ms, 0), int64(time.Hour/time.Millisecond))) * time.Millisecond, ok
+}
+
+// sendConnectTimeout is the sending middleware for an upstream. A request may take half of the time
+// that is left until the client gets its first response, so that further ones have time, too.
+func (c *client) sendConnectTimeout(next session.Sender) session.Sender {
+	return func(ctx context.Context, call *session.Call) (json.RawMessage, error) {
+		if left := c.p.cfg.ConnectTimeout - time.Since(c.began); left > 0 && waitsForUpstreams(call.Method) {
+			call.SetMeta(metaConnectTimeout, codec.IntScalar((left / 2).Milliseconds()))
+		}
+		return next(ctx, call)
 	}
 }
 

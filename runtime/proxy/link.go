@@ -334,6 +334,7 @@ func (l *link) connect(ctx context.Context, cfg *session.Config) (*connection, e
 	_, x.overHTTP = transport.As[*streamable.Client](conn)
 	own := *cfg
 	own.Handler = x.handle
+	own.Sending = append(slices.Clone(own.Sending), l.c.sendConnectTimeout)
 	own.Reopened = func(*mcp.InitializeResult) { l.prepare(ctx) }
 	if own.Revisions == nil {
 		own.Revisions = append(session.ModernRevisions(), preferred(l.c.revision())...)

@@ -241,7 +241,7 @@ func accountOf(ctx context.Context) string {
 // newClient returns a client that is not connected yet. Ctx is that of a request.
 func newClient(ctx context.Context, p *Proxy, key clientKey) *client {
 	c := &client{
-		p: p, key: key, principal: session.Principal(ctx), account: accountOf(ctx), settled: make(chan struct{}),
+		p: p, key: key, principal: session.Principal(ctx), account: accountOf(ctx), began: time.Now(), settled: make(chan struct{}),
 		subscriptions: map[string]*subscription{}, known: map[taskKey]*knownTask{},
 		listeners: map[*listener]struct{}{}, held: map[string]*heldCall{},
 	}

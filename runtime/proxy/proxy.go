@@ -270,7 +270,8 @@ type Config struct {
 	Upstreams []Upstream
 	// ConnectTimeout limits how long the first response to a client waits until all upstreams are
 	// connected and their lists are fetched. The features of slower upstreams appear later, with a
-	// list_changed notification. The default is [DefaultConnectTimeout].
+	// list_changed notification. An upstream that is a proxy itself is told how much of this time is
+	// left. The default is [DefaultConnectTimeout].
 	ConnectTimeout time.Duration
 	// Server configures the server for the clients. It may have features of its own: those of
 	// upstreams take precedence, and come first in lists. Its Visible, its middleware, its CallRate
