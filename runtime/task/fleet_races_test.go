@@ -46,7 +46,6 @@ type hooks struct {
 	outdated     func() *task.Record  // what Get returns; nil for the present record
 	lag          func() time.Duration // how old the data is that Get and Journal return
 	beforeCreate func()
-	beforeUpdate func()
 	afterJoin    func(e task.Events) // before Join returns
 	offer        func() error
 	announce     func()
@@ -112,9 +111,6 @@ func (s *racingStore) Journal(ctx context.Context, id string) ([]task.Entry, err
 }
 
 func (s *racingStore) Update(ctx context.Context, r task.Record) (task.Record, error) {
-	if f := s.get().beforeUpdate; f != nil {
-		f()
-	}
 	stored, err := s.FleetStore.Update(ctx, r)
 	s.history.add(s.FleetStore, stored, err)
 	if f := s.get().afterUpdate; f != nil && err == nil {

@@ -28,7 +28,7 @@ var (
 
 // Tasks with random steps, sleeps and input requests end with the results that their journals give,
 // although the members of the fleet are cut off, die, drain, close and join again at random, and their
-// stores answer late and return outdated records: each
+// stores return outdated records: each
 // step is recorded once, each input request has one answer, and the outcome is the same at all
 // members. The limit of the tool holds at any time, and tasks run only at members with their
 // labels and with the version of their tool, which is removed and added again at times. In some
@@ -162,24 +162,19 @@ func (f *randomFleet) below(n int) int {
 	return f.random.IntN(n)
 }
 
-// failures returns hooks that lose some acknowledgements, offers and results of reads, return
-// outdated records and journals, and answer late.
+// failures returns hooks that lose some acknowledgements, offers and results of reads, and
+// return outdated records and journals.
 func (f *randomFleet) failures() hooks {
 	rate := f.below(10) - 4
-	outdated, slow := rand.IntN(20), rand.IntN(6)
+	outdated := rand.IntN(20)
 	if f.poison {
-		outdated, slow = 0, 0 // members that are late may find that their trials count as failed
+		outdated = 0 // members that are late may find that their trials count as failed
 	}
 	fails := func() error {
 		if rate > 0 && rand.IntN(100) < rate {
 			return memory.ErrCut
 		}
 		return nil
-	}
-	late := func() {
-		if rand.IntN(100) < slow {
-			time.Sleep(rand.N(3 * randomLease))
-		}
 	}
 	return hooks{
 		lag: func() time.Duration {
@@ -188,12 +183,10 @@ func (f *randomFleet) failures() hooks {
 			}
 			return 0
 		},
-		beforeCreate: late,
-		beforeUpdate: late,
-		afterGet:     func(task.Record) error { late(); return fails() },
-		afterUpdate:  func(task.Record) error { late(); return fails() },
-		offer:        fails,
-		reserve:      fails,
+		afterGet:    func(task.Record) error { return fails() },
+		afterUpdate: func(task.Record) error { return fails() },
+		offer:       fails,
+		reserve:     fails,
 	}
 }
 
