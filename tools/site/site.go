@@ -35,7 +35,7 @@ type page struct {
 	name     string // in the site, such as "howto/auth.html"
 	title    string
 	shelf    string // in the navigation; "" if the page is not there
-	source   string // for readers who look for it in the repository
+	source   string // file or folder of the repository
 	sections []section
 	more     []*page // the other parts of a page that was divided, in each of its parts
 }
