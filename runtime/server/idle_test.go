@@ -2,10 +2,21 @@ package server
 
 import (
 	"bufio"
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"io"
+	"log/slog"
+	"math/big"
 	"net"
 	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,7 +43,7 @@ func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
 func TestIdleConnectionsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		listener := make(pipes)
-		web := newHTTPServer(http.NotFoundHandler(), nil)
+		web := newHTTPServer(http.NotFoundHandler(), nil, transport.DefaultStallTimeout, slog.Default())
 		served := make(chan error, 1)
 		go func() { served <- web.Serve(listener) }() // ends with web
 		for request, want := range map[string]time.Duration{"": headerTimeout, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n": idleTimeout} {
@@ -93,7 +104,7 @@ func TestConnectionsOfRejectedRequestsEnd(t *testing.T) {
 					default:
 						serveShort(http.NotFoundHandler(), w, r)
 					}
-				}), nil)
+				}), nil, transport.DefaultStallTimeout, slog.Default())
 				web.ConnState = func(_ net.Conn, state http.ConnState) {
 					if state == http.StateClosed {
 						close(closed)
@@ -123,4 +134,115 @@ func TestConnectionsOfRejectedRequestsEnd(t *testing.T) {
 			})
 		})
 	}
+}
+
+// selfSigned returns a TLS configuration of a server.
+func selfSigned(t *testing.T) *tls.Config {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	text, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{text}, PrivateKey: key}}}
+}
+
+// pausedConn is a connection that reads nothing more once paused is set.
+type pausedConn struct {
+	net.Conn
+	paused atomic.Bool
+	closed chan struct{}
+}
+
+func (c *pausedConn) Read(p []byte) (int, error) {
+	if c.paused.Load() {
+		<-c.closed
+	}
+	return c.Conn.Read(p)
+}
+
+// Over HTTP/2, too, a client that reads nothing does not hold its requests for ever.
+func TestRequestsOfStalledHTTP2ConnectionEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const stall = 30 * time.Second
+		listener, begun, pause, returned := make(pipes), make(chan struct{}), make(chan struct{}), make(chan error, 1)
+		web := newHTTPServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.ProtoMajor != 2 {
+				t.Errorf("the protocol is %s", r.Proto)
+			}
+			close(begun)
+			<-pause
+			conn := http.NewResponseController(w)
+			for {
+				conn.SetWriteDeadline(time.Now().Add(stall / 2))
+				if _, err := w.Write(make([]byte, 64<<10)); err != nil {
+					returned <- err
+					return
+				}
+			}
+		}), selfSigned(t), stall, slog.New(slog.DiscardHandler))
+		served := make(chan error, 1)
+		go func() { served <- web.ServeTLS(listener, "", "") }() // ends with web
+		client, end := net.Pipe()
+		listener <- end
+		conn := &pausedConn{Conn: client, closed: make(chan struct{})}
+		transport := &http.Transport{ForceAttemptHTTP2: true, DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			c := tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+			return c, c.HandshakeContext(ctx)
+		}}
+		done := make(chan struct{})
+		go func() { // ends with the connection
+			defer close(done)
+			r, err := http.NewRequest(http.MethodGet, "https://server/", nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if resp, err := transport.RoundTrip(r); err == nil {
+				io.Copy(io.Discard, resp.Body)
+			}
+		}()
+		<-begun
+		conn.paused.Store(true)
+		close(pause)
+		select {
+		case <-returned:
+		case <-time.After(10 * stall):
+			t.Error("the handler is still writing")
+		}
+		close(conn.closed)
+		client.Close()
+		end.Close()
+		<-done
+		close(listener)
+		<-served
+		web.Close()
+	})
+}
+
+// The errors of connections reach the Logger of the server.
+func TestErrorsOfConnectionsAreLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text bytes.Buffer
+		listener := make(pipes)
+		web := newHTTPServer(http.NotFoundHandler(), selfSigned(t), time.Minute, slog.New(slog.NewTextHandler(&text, nil)))
+		served := make(chan error, 1)
+		go func() { served <- web.ServeTLS(listener, "", "") }() // ends with web
+		client, end := net.Pipe()
+		listener <- end
+		go io.Copy(io.Discard, client) // ends with client
+		fmt.Fprint(client, "GET / HTTP/1.1\r\n\r\n")
+		synctest.Wait()
+		client.Close()
+		close(listener)
+		<-served
+		web.Close()
+		synctest.Wait()
+		if !strings.Contains(text.String(), "TLS handshake error") {
+			t.Errorf("logged %q", text.String())
+		}
+	})
 }

@@ -192,7 +192,8 @@ type ListenOptions struct {
 // connections end in this order. A second signal ends the process at once.
 //
 // The header of a request may take 10 seconds to arrive, and a connection without a request may stay
-// open for two minutes. For other limits, other endpoints and middleware, use [Server.Handler] with
+// open for two minutes. Faults of connections, such as those of TLS, are logged as warnings. For other
+// limits, other endpoints and middleware, use [Server.Handler] with
 // an [http.Server]. That one notices the disconnect of a client which has sent the beginning of its
 // next request over HTTP/1.1 only when a write fails, such as that of a
 // [streamable.HandlerOptions].KeepAlive. ListenAndServe without TLS notices it at once.
@@ -225,6 +226,10 @@ func (s *Server) ListenAndServe(ctx context.Context, address string, options *Li
 		listener.Close()
 		return unlessEnded(ctx, err)
 	}
+	log := s.log
+	if log == nil {
+		log = slog.Default()
+	}
 	handler := s.Handler(&o.HandlerOptions)
 	others := http.NotFoundHandler()
 	if o.Auth != nil {
@@ -236,14 +241,10 @@ func (s *Server) ListenAndServe(ctx context.Context, address string, options *Li
 		} else {
 			serveShort(others, w, r)
 		}
-	}), config)
+	}), config, cmp.Or(max(o.StallTimeout, 0), transport.DefaultStallTimeout), log)
 	scheme, serve := "http", func(l net.Listener) error { return web.Serve(hangup.Listen(l)) }
 	if config != nil {
 		scheme, serve = "https", func(l net.Listener) error { return web.ServeTLS(l, "", "") }
-	}
-	log := s.log
-	if log == nil {
-		log = slog.Default()
 	}
 	log.Info("server started", "url", scheme+"://"+listener.Addr().String()+o.Path)
 	failed := make(chan error, 1)
@@ -264,9 +265,15 @@ func (s *Server) ListenAndServe(ctx context.Context, address string, options *Li
 	return err
 }
 
-// newHTTPServer returns an HTTP server whose connections end if they bring no request.
-func newHTTPServer(h http.Handler, config *tls.Config) *http.Server {
-	return &http.Server{Handler: h, TLSConfig: config, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, ConnContext: hangup.Context}
+// newHTTPServer returns an HTTP server whose connections end if they bring no request, or accept no
+// data for the duration stall. Over HTTP/2, the deadlines that a handler sets do not end a write while
+// the connection accepts no data. log receives the errors that the server does not return, such as
+// those of TLS.
+func newHTTPServer(h http.Handler, config *tls.Config, stall time.Duration, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler: h, TLSConfig: config, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, ConnContext: hangup.Context,
+		HTTP2: &http.HTTP2Config{WriteByteTimeout: stall}, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
 }
 
 // serveShort serves a request that h neither reads nor answers at length. It limits the time in which

@@ -316,7 +316,7 @@ func (s *Session) exchange(ctx context.Context, call *Call, e exchange) (json.Ra
 		switch {
 		case session && !lost.Taken:
 			return nil, lost // it may be sent again
-		case !session && lost.Taken:
+		case !session && lost.Taken && !errors.Is(lost, transport.ErrTooLong): // the peer has answered
 			s.tellCancelled(ctx, call, id, lost)
 		}
 	}

@@ -359,8 +359,10 @@ func (e *MessageError) Unwrap() error { return e.Err }
 // too long.
 type DeliveryError struct {
 	// ID of the request that will not be answered; the zero ID if the message was not a request.
-	ID      jsonrpc.ID
-	Taken   bool  // the peer may have received the request, and may be serving it
+	ID jsonrpc.ID
+	// The peer may have received the request, and may be serving it or have served it. If the request
+	// is sent again, it may have its effect twice.
+	Taken   bool
 	Refused bool  // the peer has rejected the message, and would reject it again
 	Err     error // the cause; never nil
 }

@@ -579,7 +579,7 @@ func (c *Client) repeat(w *outgoing) {
 func (c *Client) reportRejected(w *outgoing, resp *http.Response) {
 	status, _ := httpcore.Status(resp)
 	if status.Code != http.StatusNotFound || !c.isInitialized(w.stream) {
-		c.lose(w, false, status)
+		c.lose(w, !httpcore.Rejected(status), status)
 		return
 	}
 	lost := &transport.SessionLostError{Session: w.stream.number, Err: status}

@@ -80,7 +80,8 @@ type HandlerOptions struct {
 	// connection; default [transport.DefaultMaxQueue].
 	MaxQueue int
 	// StallTimeout is how long a client may accept no data, and how long the session may read no
-	// message; default [transport.DefaultStallTimeout].
+	// message; default [transport.DefaultStallTimeout]. Over HTTP/2, set HTTP2.WriteByteTimeout of
+	// the [http.Server], too: a connection that accepts no data is closed by that timeout alone.
 	StallTimeout time.Duration
 	// FlushTimeout is how long closing a connection waits for the client to read; default one
 	// second.

@@ -101,11 +101,10 @@ func (x *exchange) taken(err error) bool {
 	if _, replaced := errors.AsType[*replacedError](err); replaced {
 		return true
 	}
-	if errors.Is(err, transport.ErrSessionLost) {
-		return x.accepted
+	if x.accepted || errors.Is(err, transport.ErrSessionLost) {
+		return x.accepted // whatever has lost the answer
 	}
-	_, rejected := errors.AsType[*httpclient.StatusError](err)
-	return !httpcore.Unreached(err) && !httpcore.NotSent(err) && !errors.Is(err, transport.ErrTooLong) && (!rejected || errors.Is(err, httpclient.ErrCut))
+	return !httpcore.Unreached(err) && !httpcore.NotSent(err) && !httpcore.Rejected(err)
 }
 
 // replacedError is the error of a request that was sent, and not answered, before [Client.Reopen]

@@ -75,7 +75,10 @@ func (s *stream) follow(resp *http.Response) error {
 		s.idle++
 		resp, err = s.connect(ctx)
 		if err != nil && !s.retryable(err) {
-			return err
+			if s.standing || errors.Is(err, transport.ErrSessionLost) {
+				return err
+			}
+			return fmt.Errorf("%w: not resumed: %w", httpclient.ErrCut, err)
 		}
 	}
 }

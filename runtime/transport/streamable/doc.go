@@ -103,7 +103,8 @@
 //
 // A request whose header has more than 64 KiB is answered with status 431. The [http.Server] limits
 // the header, too, by its ReadHeaderTimeout and MaxHeaderBytes. Its other timeouts do not end
-// streams.
+// streams. With TLS, set its HTTP2.WriteByteTimeout: without it, a client over HTTP/2 that reads
+// nothing holds its connection and its requests for ever, with all that they count for the limits.
 //
 // # Wrappers of the http.ResponseWriter
 //

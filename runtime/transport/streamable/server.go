@@ -156,7 +156,8 @@ type HandlerOptions struct {
 	MaxQueue int
 
 	// StallTimeout is how long a connection may accept no data before it is closed. The default is
-	// [transport.DefaultStallTimeout].
+	// [transport.DefaultStallTimeout]. Over HTTP/2, set HTTP2.WriteByteTimeout of the [http.Server],
+	// too: a connection that accepts no data is closed by that timeout alone.
 	StallTimeout time.Duration
 
 	// ReadTimeout is how long a message may take to arrive, also one that is rejected before. The

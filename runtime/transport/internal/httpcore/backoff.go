@@ -61,8 +61,12 @@ func Sleep(ctx context.Context, d time.Duration) (ok bool) {
 // Retryable reports whether a request that failed with err may succeed later. Rejections by the
 // server are permanent, except for some statuses. Those of 500 and above are temporary even if HTTP
 // does not define them: proxies have their own ones for a server that is down, such as 521. The
-// exceptions are 501 and 505, which report that the server lacks a feature.
+// exceptions are 501 and 505, which report that the server lacks a feature. A request whose answer
+// was cut was not rejected.
 func Retryable(err error) bool {
+	if errors.Is(err, httpclient.ErrCut) {
+		return true
+	}
 	if status, ok := errors.AsType[*httpclient.StatusError](err); ok {
 		switch status.Code {
 		case http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly,
@@ -74,6 +78,22 @@ func Retryable(err error) bool {
 		return status.Code >= 500
 	}
 	return !errors.Is(err, httpclient.ErrContent) && !errors.Is(err, httpclient.ErrRedirect)
+}
+
+// Rejected reports whether err means that the server has not served a request: it has rejected it by
+// its status. A status of 500 and above may come from a gateway whose server has received the request
+// and does not answer, such as 504, or from a server that has failed while it served the request. The
+// exceptions are 503, and those that report that the server lacks a feature.
+func Rejected(err error) bool {
+	status, ok := errors.AsType[*httpclient.StatusError](err)
+	if !ok {
+		return false
+	}
+	switch status.Code {
+	case http.StatusServiceUnavailable, http.StatusNotImplemented, http.StatusHTTPVersionNotSupported:
+		return true
+	}
+	return status.Code < 500
 }
 
 // RetryableOnReopen is [Retryable] for a request that the server has accepted before: one that opens

@@ -42,7 +42,7 @@ func NewError(head, tail []byte, limit int) error {
 	isResponse, isRequest := direction(head)
 	switch {
 	case isResponse && !id.IsZero():
-		return &transport.DeliveryError{ID: id, Err: err}
+		return &transport.DeliveryError{ID: id, Taken: true, Err: err}
 	case isRequest:
 		return &transport.MessageError{ID: id, Err: err}
 	}
