@@ -105,6 +105,22 @@ func TestWaitForVerificationEnds(t *testing.T) {
 	})
 }
 
+// A verifier that waits for its context alone does not hold a request for ever.
+func TestVerificationEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProtector(t, auth.Config{Verifier: auth.VerifierFunc(func(ctx context.Context, _ *auth.Credentials) (*auth.Identity, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})})
+		begun := time.Now()
+		_, err := p.Authenticate(post("Authorization", "Bearer t").WithContext(timeout(t, time.Hour)))
+		denied, _ := errors.AsType[*auth.Denied](err)
+		if denied == nil || denied.Status != http.StatusServiceUnavailable || time.Since(begun) != 30*time.Second {
+			t.Errorf("%v after %v, want 503 after 30s", err, time.Since(begun))
+		}
+	})
+}
+
 func timeout(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)

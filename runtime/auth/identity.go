@@ -58,7 +58,8 @@ func (i *Identity) HasScopes(scopes ...string) bool {
 // Verify fails with [ErrUnavailable] if it cannot decide, for example because the authorization
 // server is down: the client then retries later. After a [NonceError], the client repeats the
 // request with the nonce. Any other error rejects the token. Errors are logged, and must not
-// contain the token. A Verifier is safe for concurrent use.
+// contain the token. The context of Verify ends after 30 seconds at the latest; the request is then
+// rejected as if the verifier were unavailable. A Verifier is safe for concurrent use.
 type Verifier interface {
 	Verify(ctx context.Context, c *Credentials) (*Identity, error)
 }

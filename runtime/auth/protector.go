@@ -473,7 +473,9 @@ func (p *Protector) identifyNext(r *http.Request, key *cacheKey, c *Credentials)
 		return nil, errBusy
 	}
 	defer p.gate.leave(from)
-	return p.identify(r.Context(), key, c)
+	ctx, cancel := context.WithTimeout(r.Context(), verifyTimeout)
+	defer cancel()
+	return p.identify(ctx, key, c)
 }
 
 // identify verifies a token, updates the cache, and returns the identity.

@@ -421,6 +421,7 @@ func TestWatchEndsStreamWithToken(t *testing.T) {
 		{"narrower scopes", 0, func(v *tokens) {
 			v.table = map[string]auth.Identity{"t": granted("ann", func(i *auth.Identity) { i.Scopes = nil })}
 		}, 6 * time.Minute},
+		{"another principal", 0, func(v *tokens) { v.table = map[string]auth.Identity{"t": granted("bob")} }, 6 * time.Minute},
 		{"unavailable verifier", time.Hour, func(v *tokens) { v.err = auth.ErrUnavailable }, time.Hour + time.Minute},
 		{"unavailable verifier, no expiry", 0, func(v *tokens) { v.err = auth.ErrUnavailable }, 0},
 		{"no expiry", 0, func(*tokens) {}, 0},

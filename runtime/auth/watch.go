@@ -16,10 +16,11 @@ import (
 // revoked.
 var ErrExpired = errors.New("auth: access token has expired or was revoked")
 
-// recheckTimeout limits one verification of the token of an open stream.
-const recheckTimeout = 30 * time.Second
+// verifyTimeout limits one verification of a token.
+const verifyTimeout = 30 * time.Second
 
-// Watch calls end once when the credentials of r expire or the verifier rejects them. The error
+// Watch calls end once when the credentials of r expire, or the verifier rejects them or names
+// another principal. The error
 // wraps [ErrExpired]. Watch verifies the credentials every [Config].Recheck; while the verifier is
 // unavailable, they stay valid. i is the identity that Authenticate returned for r. Call stop when
 // the stream has ended: after stop has returned, end is not called. end must not call stop.
@@ -103,7 +104,7 @@ func (w *watch) check() {
 
 // verify verifies the credentials without reading the cache.
 func (w *watch) verify() error {
-	ctx, cancel := context.WithTimeout(w.ctx, recheckTimeout)
+	ctx, cancel := context.WithTimeout(w.ctx, verifyTimeout)
 	defer cancel()
 	i, err := w.p.identify(ctx, &w.key, w.credentials)
 	if err == nil {
@@ -111,6 +112,8 @@ func (w *watch) verify() error {
 	}
 	denied, ok := errors.AsType[*Denied](err)
 	switch {
+	case err == nil && i.Principal != w.identity.Principal:
+		return fmt.Errorf("%w: it is now that of another principal", ErrExpired)
 	case err == nil:
 		w.identity = i
 		return nil

@@ -7,6 +7,7 @@ import (
 	"context"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -62,6 +63,12 @@ func peer(r *http.Request) netip.Addr {
 // header X-Forwarded-For and the address of the connection. Each proxy must append to the list, not
 // pass on a header field of its own.
 func Forwarded(proxies ...netip.Prefix) func(*http.Request) netip.Addr {
+	proxies = slices.Clone(proxies)
+	for i, p := range proxies {
+		if p.Addr().Is4In6() && p.Bits() >= 96 { // addresses are compared in their IPv4 form
+			proxies[i] = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+		}
+	}
 	trusted := func(a netip.Addr) bool {
 		for _, p := range proxies {
 			if p.Contains(a) {

@@ -35,7 +35,7 @@ func TestOf(t *testing.T) {
 
 // A client cannot choose its network with a header field of its own.
 func TestForwarded(t *testing.T) {
-	address := network.Forwarded(netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("fe80::/10"))
+	address := network.Forwarded(netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("::ffff:192.0.2.0/120"), netip.MustParsePrefix("fe80::/10"))
 	for _, test := range []struct {
 		remote string
 		header []string
@@ -52,6 +52,9 @@ func TestForwarded(t *testing.T) {
 		{"10.0.0.1:1", []string{"198.51.100.1, nonsense, 10.0.0.2"}, "10.0.0.2"},
 		{"10.0.0.1:1", []string{"10.0.0.3"}, "10.0.0.3"},
 		{"10.0.0.1:1", []string{","}, "10.0.0.1"},
+		{"192.0.2.1:1", []string{"203.0.113.7"}, "203.0.113.7"},
+		{"[::ffff:192.0.2.1]:1", []string{"203.0.113.7"}, "203.0.113.7"},
+		{"192.0.3.1:1", []string{"203.0.113.7"}, "192.0.3.1"},
 	} {
 		r := &http.Request{RemoteAddr: test.remote, Header: http.Header{"X-Forwarded-For": test.header}}
 		if got := address(r).String(); got != test.want {

@@ -554,7 +554,10 @@ func (c *Client) send(values context.Context, w *outgoing) error {
 		if httpcore.Unreached(err) && failures < c.end.Options.MaxRetries && httpcore.Sleep(ctx, c.end.Backoff(0, failures)) && c.isOpen(w.stream) {
 			continue
 		}
-		if c.end.CountStall(err) || c.end.Err() != nil {
+		if c.end.CountStall(err) {
+			c.end.Fail(fmt.Errorf("%w: %w", transport.ErrClosed, err))
+		}
+		if c.end.Err() != nil {
 			return err
 		}
 		if w.isSent() && !w.id.IsZero() {

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
@@ -111,6 +113,9 @@ func (s *stream) read(ctx context.Context, resp *http.Response) error {
 		s.failures = 0
 		if event.ID != "" {
 			s.lastID = event.ID
+		}
+		if strings.ContainsFunc(event.ID, unicode.IsControl) { // no header field can have it
+			s.lastID = ""
 		}
 		if event.Retry > 0 {
 			s.retry = event.Retry

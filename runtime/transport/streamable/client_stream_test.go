@@ -283,6 +283,39 @@ func TestClientListensOnStandingStream(t *testing.T) {
 	})
 }
 
+// A client cannot send an event id with a control character back. It opens the standing stream
+// without it, and does not resume the stream of a request.
+func TestEventIDWithControlCharacterIsNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeServer(t)
+		f.call = func(w http.ResponseWriter, _ *http.Request, _ jsonrpc.Message) { stream(w)("id: a\x01\ndata:\n\n") }
+		var gets atomic.Int32 // used by the server's goroutines
+		f.other = func(w http.ResponseWriter, r *http.Request, _ jsonrpc.Message) bool {
+			if r.Method != http.MethodGet {
+				return false
+			}
+			send := stream(w)
+			send("id: a\x7f\ndata: %s\n\n", logLine(fmt.Sprint(gets.Add(1))))
+			if gets.Load() > 1 {
+				<-r.Context().Done()
+			}
+			return true
+		}
+		logs := make(chan string, 10)
+		s := f.connect(f.options(), &session.Config{Handler: session.ClientHandler(mcp.UnimplementedClientHandler{}, logger{logs: logs})})
+		for _, want := range []string{`"1"`, `"2"`} {
+			if got := <-logs; got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		}
+		begun := time.Now()
+		_, err := s.With(session.Timeout(0)).Call(t.Context(), "tools/list", nil)
+		if !errors.Is(err, httpclient.ErrCut) || time.Since(begun) > time.Second {
+			t.Errorf("got %v after %v, want %v at once", err, time.Since(begun), httpclient.ErrCut)
+		}
+	})
+}
+
 // logLine returns a log message of a server.
 func logLine(text string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":%q}}`, text)
