@@ -20,20 +20,30 @@ import (
 	"time"
 )
 
-// maxAhead limits what a connection reads ahead, in bytes. A client that has sent more is served as
-// net/http does it.
-const maxAhead = 64 << 10
+// Limits of what a connection reads ahead, in bytes: without one of the places of its listener, which
+// limit the memory of all connections, and with one. A client that has sent more is served as net/http
+// does it.
+const (
+	minAhead  = 1 << 10
+	maxAhead  = 64 << 10
+	maxPlaces = 64
+)
 
 // Listen returns a listener with the connections of l, which must be read by an [http.Server] whose
 // ConnContext is [Context].
-func Listen(l net.Listener) net.Listener { return listener{l} }
+func Listen(l net.Listener) net.Listener {
+	return listener{l, make(chan struct{}, maxPlaces)}
+}
 
-type listener struct{ net.Listener }
+type listener struct {
+	net.Listener
+	places chan struct{} // holds an item for each place that is taken
+}
 
 func (l listener) Accept() (net.Conn, error) {
 	accepted, err := l.Listener.Accept()
 	if tcp, ok := accepted.(*net.TCPConn); ok {
-		return &conn{TCPConn: tcp}, err
+		return &conn{TCPConn: tcp, places: l.places}, err
 	}
 	return accepted, err
 }
@@ -51,10 +61,13 @@ func Context(ctx context.Context, accepted net.Conn) context.Context {
 type conn struct {
 	*net.TCPConn
 	cancel context.CancelFunc // ends the context of the requests
+	places chan struct{}      // of the listener
 
 	mu       sync.Mutex
 	deadline time.Time     // of Read
 	ahead    chan struct{} // closed when the goroutine that reads ahead has ended; nil if there is none
+	placed   bool          // the connection has a place
+	closed   bool          // Close was called
 
 	// What was read ahead, and the error after it. The goroutine that reads ahead owns them.
 	text []byte
@@ -67,7 +80,10 @@ func (c *conn) Read(p []byte) (n int, err error) {
 	switch {
 	case len(c.text) > 0:
 		n = copy(p, c.text)
-		c.text = c.text[n:]
+		if c.text = c.text[n:]; len(c.text) == 0 {
+			c.text = nil
+			c.leavePlace(false)
+		}
 	case c.err != nil:
 		return 0, c.err
 	default:
@@ -108,9 +124,15 @@ func (c *conn) stopAhead() {
 // readAhead reads until the connection ends, a deadline has passed, or there is no room.
 func (c *conn) readAhead(ended chan<- struct{}) {
 	defer close(ended)
-	for c.err == nil && len(c.text) < maxAhead {
+	for limit := minAhead; c.err == nil && len(c.text) < maxAhead; {
+		if len(c.text) >= limit {
+			if !c.takePlace() {
+				return
+			}
+			limit = maxAhead
+		}
 		c.text = slices.Grow(c.text, 512)
-		n, err := c.TCPConn.Read(c.text[len(c.text):min(cap(c.text), maxAhead)])
+		n, err := c.TCPConn.Read(c.text[len(c.text):min(cap(c.text), limit)])
 		c.text = c.text[:len(c.text)+n]
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return
@@ -136,4 +158,38 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 // SetDeadline sets the deadlines of Read and Write.
 func (c *conn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}
+
+// takePlace takes a place of the listener, unless the connection has one. It returns false if there is
+// none, or if the connection is closed.
+func (c *conn) takePlace() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || c.placed {
+		return c.placed
+	}
+	select {
+	case c.places <- struct{}{}:
+		c.placed = true
+	default:
+	}
+	return c.placed
+}
+
+// leavePlace gives back the place of the connection, if it has one. It gets none any more if closed is
+// set.
+func (c *conn) leavePlace(closed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = c.closed || closed
+	if c.placed {
+		c.placed = false
+		<-c.places
+	}
+}
+
+// Close closes the connection.
+func (c *conn) Close() error {
+	defer c.leavePlace(true)
+	return c.TCPConn.Close()
 }

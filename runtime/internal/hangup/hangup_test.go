@@ -63,6 +63,44 @@ func TestDisconnectEndsRequest(t *testing.T) {
 	}
 }
 
+// All connections together read ahead into limited memory, and give it back when they end.
+func TestConnectionsGiveBackTheirPlaces(t *testing.T) {
+	const atOnce = 64
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan struct{}, atOnce)
+	web := &http.Server{ConnContext: hangup.Context, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+	}), ConnState: func(_ net.Conn, state http.ConnState) {
+		if state == http.StateClosed {
+			closed <- struct{}{}
+		}
+	}}
+	ended := make(chan struct{})
+	go func() { // ends with web
+		defer close(ended)
+		web.Serve(hangup.Listen(l))
+	}()
+	for range 3 {
+		for range atOnce {
+			c, err := net.Dial("tcp", l.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprint(c, post("/", "body"), post("/", strings.Repeat("b", 50000))[:40000])
+			c.Close()
+		}
+		for range atOnce {
+			<-closed
+		}
+	}
+	web.Close()
+	<-ended
+}
+
 // Requests that were sent before the response to the first one are served in order.
 func TestPipelinedRequestsAreServed(t *testing.T) {
 	begun, release := make(chan struct{}, 1), make(chan struct{})

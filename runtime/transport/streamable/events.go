@@ -22,7 +22,8 @@ type Event struct {
 // sequentially.
 //
 // A store may drop events, the oldest first, to limit its size. Its errors are logged and must not
-// contain the session, because its id is secret. A panic of a store counts as an error.
+// contain the session, because its id is secret. A panic of a store counts as an error. A method
+// should return when its context ends, which is when the client has gone or the [Handler] is closed.
 type EventStore interface {
 	// Append adds an event to the end of a stream. When it returns, Events returns the event. It
 	// fails with an error that wraps [transport.ErrTooLong] if the event is longer than the store's

@@ -34,23 +34,41 @@ const (
 )
 
 // MemoryStore is an [EventStore] in memory. A session above MaxSessionBytes loses its oldest
-// events. Above MaxBytes, the largest session loses its oldest events.
+// events. Above MaxBytes, the principal whose sessions have the most bytes loses events, the oldest
+// ones of its largest session. Clients without a principal count by their network; see
+// [HandlerOptions].
 type MemoryStore struct {
 	o MemoryOptions
 
 	mu       sync.Mutex
 	size     int
 	sessions map[string]*memorySession
-	largest  bySize // the same sessions
+	accounts map[string]*memoryAccount
+	largest  bySize[*memoryAccount]
+}
+
+// memoryAccount has the sessions of an account; see accountOf.
+type memoryAccount struct {
+	id      string
+	sized   // in MemoryStore.largest
+	largest bySize[*memorySession]
 }
 
 type memorySession struct {
 	id      string
-	place   int // index in MemoryStore.largest
-	size    int
+	sized   // in memoryAccount.largest
+	account *memoryAccount
 	order   fifo[*memoryStream] // the stream of each event, the oldest event first
 	streams map[string]*memoryStream
 }
+
+// sized is an item of a bySize.
+type sized struct {
+	place int // index
+	size  int
+}
+
+func (s *sized) item() *sized { return s }
 
 type memoryStream struct {
 	id     string
@@ -82,23 +100,24 @@ func (f *fifo[T]) drop() T {
 	return item
 }
 
-// bySize is a heap of sessions, the largest first.
-type bySize []*memorySession
+// bySize is a heap, the largest item first.
+type bySize[T interface{ item() *sized }] []T
 
-func (b bySize) Len() int           { return len(b) }
-func (b bySize) Less(i, j int) bool { return b[i].size > b[j].size }
-func (b bySize) Swap(i, j int) {
+func (b bySize[T]) Len() int           { return len(b) }
+func (b bySize[T]) Less(i, j int) bool { return b[i].item().size > b[j].item().size }
+func (b bySize[T]) Swap(i, j int) {
 	b[i], b[j] = b[j], b[i]
-	b[i].place, b[j].place = i, j
+	b[i].item().place, b[j].item().place = i, j
 }
-func (b *bySize) Push(x any) {
-	s := x.(*memorySession)
-	s.place = len(*b)
-	*b = append(*b, s)
+func (b *bySize[T]) Push(x any) {
+	item := x.(T)
+	item.item().place = len(*b)
+	*b = append(*b, item)
 }
-func (b *bySize) Pop() any {
+func (b *bySize[T]) Pop() any {
+	var none T
 	last := (*b)[len(*b)-1]
-	(*b)[len(*b)-1] = nil
+	(*b)[len(*b)-1] = none
 	*b = (*b)[:len(*b)-1]
 	return last
 }
@@ -112,12 +131,12 @@ func NewMemoryStore(o MemoryOptions) *MemoryStore {
 		o.MaxSessionBytes = DefaultSessionBytes
 	}
 	o.MaxSessionBytes = min(o.MaxSessionBytes, o.MaxBytes)
-	return &MemoryStore{o: o, sessions: map[string]*memorySession{}}
+	return &MemoryStore{o: o, sessions: map[string]*memorySession{}, accounts: map[string]*memoryAccount{}}
 }
 
 // Append adds an event to the end of a stream. It fails with an error that wraps
 // [transport.ErrTooLong] if the event alone has more than MaxSessionBytes.
-func (s *MemoryStore) Append(_ context.Context, session, stream string, e Event) error {
+func (s *MemoryStore) Append(ctx context.Context, session, stream string, e Event) error {
 	size := len(e.Text) + memoryOverhead
 	if size+sessionOverhead > s.o.MaxSessionBytes {
 		return fmt.Errorf("streamable: event of %d bytes: %w", len(e.Text), transport.ErrTooLong)
@@ -126,9 +145,9 @@ func (s *MemoryStore) Append(_ context.Context, session, stream string, e Event)
 	defer s.mu.Unlock()
 	of := s.sessions[session]
 	if of == nil {
-		of = &memorySession{id: session, streams: map[string]*memoryStream{}}
+		of = &memorySession{id: session, account: s.account(accountOf(ctx)), streams: map[string]*memoryStream{}}
 		s.sessions[session] = of
-		heap.Push(&s.largest, of)
+		heap.Push(&of.account.largest, of)
 		s.resize(of, sessionOverhead)
 	}
 	to := of.streams[stream]
@@ -143,16 +162,29 @@ func (s *MemoryStore) Append(_ context.Context, session, stream string, e Event)
 		s.dropOldest(of)
 	}
 	for s.size > s.o.MaxBytes {
-		s.dropOldest(s.largest[0])
+		s.dropOldest(s.largest[0].largest[0])
 	}
 	return nil
+}
+
+// account returns the account with an id, and adds it if there is none. mu must be held.
+func (s *MemoryStore) account(id string) *memoryAccount {
+	a := s.accounts[id]
+	if a == nil {
+		a = &memoryAccount{id: id}
+		s.accounts[id] = a
+		heap.Push(&s.largest, a)
+	}
+	return a
 }
 
 // resize adds by to the size of a session. mu must be held.
 func (s *MemoryStore) resize(of *memorySession, by int) {
 	of.size += by
+	of.account.size += by
 	s.size += by
-	heap.Fix(&s.largest, of.place)
+	heap.Fix(&of.account.largest, of.place)
+	heap.Fix(&s.largest, of.account.place)
 }
 
 // dropOldest drops the oldest event of a session. mu must be held.
@@ -170,9 +202,17 @@ func (s *MemoryStore) dropOldest(of *memorySession) {
 
 // remove drops a session. mu must be held.
 func (s *MemoryStore) remove(of *memorySession) {
+	a := of.account
 	s.size -= of.size
-	heap.Remove(&s.largest, of.place)
+	a.size -= of.size
+	heap.Remove(&a.largest, of.place)
 	delete(s.sessions, of.id)
+	if len(a.largest) > 0 {
+		heap.Fix(&s.largest, a.place)
+		return
+	}
+	heap.Remove(&s.largest, a.place)
+	delete(s.accounts, a.id)
 }
 
 // maxRead is how many bytes of events one call of Events returns. A connection that is read slowly

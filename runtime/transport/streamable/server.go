@@ -292,6 +292,9 @@ type Handler struct {
 	revisions, supported []mcp.Revision // of the Responder
 	modernOnly           bool           // it supports no revision with sessions
 
+	stores    context.Context // of calls of the store
+	endStores context.CancelFunc
+
 	timers  timerPool
 	buffers sync.Pool // of *[]byte for events
 
@@ -338,6 +341,7 @@ func NewHandler(open func(r *http.Request, conn transport.Conn), o HandlerOption
 		loading:  map[string]*loading{},
 		empty:    make(chan struct{}),
 	}
+	h.stores, h.endStores = context.WithCancel(context.Background())
 	if o.Auth != nil && o.Principal != nil {
 		o.Logger.Warn("option ignored", "option", "Principal", "reason", "Auth is set")
 	}
@@ -427,7 +431,8 @@ func (h *Handler) Drain() {
 // ended and all modern requests are answered. Handlers can still send input requests. Sessions in a
 // [SessionStore] stay there. If ctx ends first, Shutdown answers the remaining requests with an
 // error, closes all sessions, and returns the cause of ctx. It does not wait for handlers of modern
-// requests that ignore the end of their context. Unlike Close, it does not interrupt writes to
+// requests that ignore the end of their context, nor, for longer than four times FlushTimeout, for a
+// Store that does not return. Unlike Close, it does not interrupt writes to
 // connections: closing the http.Server does. If the owner of a connection is not a
 // [transport.Owner], its Read returns [io.EOF], and the owner decides when to close.
 func (h *Handler) Shutdown(ctx context.Context) error {
@@ -436,12 +441,17 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 		h.forwarder.endGets()
 	}
 	conns := h.openConns()
-	h.touch(conns)
+	ended := make(chan struct{})
+	go func() { // ends with all sessions
+		defer close(ended)
+		h.touch(conns)
+		<-h.empty
+	}()
 	for _, c := range conns {
 		go c.shutdown(ctx) // ends with the session
 	}
 	select {
-	case <-h.empty:
+	case <-ended:
 		if h.forwarder != nil {
 			h.forwarder.close()
 		}
@@ -457,15 +467,30 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 	flush := time.NewTimer(h.o.FlushTimeout) // for the errors that answer the remaining requests
 	defer flush.Stop()
 	select {
-	case <-h.empty:
+	case <-ended:
+		return context.Cause(ctx)
 	case <-flush.C:
+	}
+	closed := make(chan struct{})
+	go func() { // ends when the store returns
+		defer close(closed)
 		h.closeConns()
+	}()
+	flush.Reset((storeFlushes + 1) * h.o.FlushTimeout)
+	select {
+	case <-closed:
+	case <-flush.C:
+		h.o.Logger.Error("sessions not closed", "reason", "the store does not return")
 	}
 	return context.Cause(ctx)
 }
 
-// Close ends the Handler and all sessions at once, and waits until their connections are closed.
-// Modern requests that are being served are cancelled and answered with an error. Sessions in a
+// storeFlushes is how many times FlushTimeout a Handler that is being closed waits for its
+// connections, before the contexts of calls of the store end.
+const storeFlushes = 3
+
+// Close ends the Handler and all sessions at once, and waits until their connections are closed, and
+// calls of the Store have returned. Their contexts end after three times FlushTimeout. Modern requests that are being served are cancelled and answered with an error. Sessions in a
 // [SessionStore] stay there. Later requests are rejected with status 503. Close always returns nil.
 func (h *Handler) Close() error {
 	h.closed.Store(true)
@@ -476,6 +501,7 @@ func (h *Handler) Close() error {
 // closeConns closes all connections and rejects further ones.
 func (h *Handler) closeConns() {
 	var wait sync.WaitGroup
+	defer time.AfterFunc(storeFlushes*h.o.FlushTimeout, h.endStores).Stop()
 	h.Drain()
 	if h.forwarder != nil {
 		h.forwarder.close()
@@ -522,6 +548,7 @@ func (h *Handler) newConn(ctx context.Context, r *http.Request, id string, setup
 	principal, _ := transport.Principal(ctx)
 	c := newServerConn(h, id, principal)
 	c.account = guard.Account(ctx)
+	c.journal.account = c.account
 	if setup != nil {
 		setup(c)
 	}
@@ -685,7 +712,7 @@ func (h *Handler) discard(id string) {
 	if h.o.Locator == nil {
 		return
 	}
-	if err := h.o.Store.Forget(context.Background(), id); err != nil {
+	if err := h.o.Store.Forget(h.stores, id); err != nil {
 		h.o.Logger.Error("session not deleted from the store", logged(id), "error", err)
 	}
 	h.release(id)

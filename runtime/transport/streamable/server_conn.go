@@ -58,7 +58,7 @@ func newServerConn(h *Handler, id, principal string) *serverConn {
 		exchanges: exchanges{max: h.o.MaxStreams, quiet: make(chan struct{}), used: time.Now()},
 		streams:   newStreams(h.o.MaxStreams, id != ""),
 	}
-	c.journal = journal{o: &h.o, id: id, done: c.done}
+	c.journal = journal{h: h, o: &h.o, id: id, done: c.done}
 	c.out = outflow{max: h.o.MaxQueue, stall: h.o.StallTimeout, done: c.done}
 	return c
 }

@@ -150,7 +150,7 @@ func hasRest(ctx context.Context, r *http.Request, c *serverConn, stream string,
 		return false, err
 	}
 	defer c.usage.reads.end()
-	return c.journal.hasRest(ctx, stream, after)
+	return c.journal.hasRest(&storeContext{r.Context(), ctx, c.account}, stream, after)
 }
 
 // maxBuffer is how many bytes of events are written at once.

@@ -17,9 +17,11 @@ import (
 // because that would store a deleted session again: mu ensures it for the opening, the state and
 // beginStanding, and the caller ensures it for events and the beginnings of other streams.
 type journal struct {
-	o    *HandlerOptions
-	id   string
-	done <-chan struct{} // closed when the connection has ended
+	h       *Handler
+	o       *HandlerOptions
+	id      string
+	account string          // for which the session counts
+	done    <-chan struct{} // closed when the connection has ended
 
 	mu       sync.Mutex // see lock
 	restored []byte     // the state that was persisted earlier; nil after takeState
@@ -39,7 +41,7 @@ func (j *journal) append(ctx context.Context, stream string, e Event, answers js
 	if j.o.Store == nil {
 		return nil
 	}
-	ctx = context.WithoutCancel(ctx)
+	ctx = j.h.storing(ctx, j.account)
 	err := j.o.Store.Append(ctx, j.id, stream, e)
 	if err == nil {
 		return nil
@@ -59,7 +61,7 @@ func (j *journal) append(ctx context.Context, stream string, e Event, answers js
 // begin persists that a stream was opened for requests.
 func (j *journal) begin(ctx context.Context, stream string, requests []jsonrpc.ID) {
 	if store, ok := j.sessions(); ok {
-		if err := store.Begin(context.WithoutCancel(ctx), j.id, stream, encodeIDs(requests)); err != nil {
+		if err := store.Begin(j.h.storing(ctx, j.account), j.id, stream, encodeIDs(requests)); err != nil {
 			j.o.Logger.Error("stream not persisted", logged(j.id), "stream", stream, "error", err)
 		}
 	}
@@ -103,7 +105,7 @@ func (j *journal) open(ctx context.Context, o Opening) {
 	defer j.mu.Unlock()
 	o.State = j.first
 	j.opened, j.first = true, nil
-	if err := store.PersistOpening(ctx, j.id, o); err != nil {
+	if err := store.PersistOpening(j.h.storing(ctx, j.account), j.id, o); err != nil {
 		j.o.Logger.Error("session not persisted", logged(j.id), "error", err)
 	}
 }
@@ -126,6 +128,9 @@ func (j *journal) persistState(ctx context.Context, state []byte) error {
 		j.first = state
 		return nil
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(j.h.stores, cancel)()
 	return store.PersistState(ctx, j.id, state)
 }
 
@@ -169,7 +174,9 @@ func (j *journal) hasRest(ctx context.Context, stream string, after uint64) (boo
 }
 
 // forget deletes the session from the store.
-func (j *journal) forget(ctx context.Context) error { return j.o.Store.Forget(ctx, j.id) }
+func (j *journal) forget(ctx context.Context) error {
+	return j.o.Store.Forget(j.h.storing(ctx, j.account), j.id)
+}
 
 // errorResponse returns the text of an error response.
 func errorResponse(id jsonrpc.ID, e *jsonrpc.Error) ([]byte, error) {

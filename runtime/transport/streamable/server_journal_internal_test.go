@@ -45,7 +45,7 @@ func (s *failingStore) PersistState(context.Context, string, []byte) error {
 func newJournal(store EventStore) (j *journal, end func()) {
 	done := make(chan struct{})
 	o := &HandlerOptions{Store: store, MaxState: 10, Logger: slog.New(slog.DiscardHandler)}
-	return &journal{o: o, id: "session", done: done}, func() { close(done) }
+	return &journal{h: &Handler{stores: context.Background()}, o: o, id: "session", done: done}, func() { close(done) }
 }
 
 func TestJournalStoresAnErrorInPlaceOfALostAnswer(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net/http"
 	"time"
+
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
 )
 
 // maxSweep is the longest interval between two calls of Touch.
@@ -57,7 +59,7 @@ func (h *Handler) touch(conns []*serverConn) {
 	if len(used) == 0 {
 		return
 	}
-	if err := store.Touch(context.Background(), used); err != nil {
+	if err := store.Touch(h.stores, used); err != nil {
 		h.o.Logger.Error("use of sessions not persisted", "sessions", len(used), "error", err)
 	}
 }
@@ -124,7 +126,7 @@ func (h *Handler) loadNow(ctx context.Context, r *http.Request, store SessionSto
 
 // restore opens a connection for a session in the store.
 func (h *Handler) restore(ctx context.Context, r *http.Request, store SessionStore, id, principal string) (*serverConn, error) {
-	opening, streams, err := store.Load(ctx, id)
+	opening, streams, err := store.Load(h.storing(ctx, guard.Account(ctx)), id)
 	switch {
 	case errors.Is(err, ErrUnknown):
 		return nil, ErrUnknown
