@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -84,6 +85,17 @@ func TestFailedCallIsUndone(t *testing.T) {
 	for name, end := range map[string]func(ctx context.Context, c *server.Call) (string, error){
 		"error": func(context.Context, *server.Call) (string, error) { return "", errors.New("no room") },
 		"panic": func(context.Context, *server.Call) (string, error) { panic("no room") },
+		"Goexit": func(context.Context, *server.Call) (string, error) {
+			runtime.Goexit()
+			return "", nil
+		},
+		"Goexit in a step": func(ctx context.Context, c *server.Call) (string, error) {
+			_, err := server.Step(ctx, c, "s", func(context.Context) (int, error) {
+				runtime.Goexit()
+				return 0, nil
+			})
+			return "", err
+		},
 		"step": func(ctx context.Context, c *server.Call) (string, error) {
 			_, err := server.Step(ctx, c, "s", func(context.Context) (int, error) { return 0, errors.New("no room") })
 			return "", err
@@ -140,6 +152,57 @@ func TestFailedCallIsUndone(t *testing.T) {
 				equal(t, "effects in a task", booked, x.all())
 				if r := d.record(id); r.Status != "failed" || r.Durable.Undos != 0 {
 					t.Errorf("status %s, %d undos", r.Status, r.Durable.Undos)
+				}
+			})
+		})
+	}
+}
+
+// A handler that calls runtime.Goexit, as tests do that fail, is one that panics: if it was parked,
+// it goes on, and if it has failed or was cancelled, it is undone, by later runs, too. So is an undo.
+func TestGoexitIsFailure(t *testing.T) {
+	for _, fate := range []string{"fails", "cancelled", "recovered"} {
+		t.Run(fate, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				x := newEffects(t)
+				var tries atomic.Int64
+				must := func(err error) {
+					if err != nil {
+						runtime.Goexit()
+					}
+				}
+				d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+					must(x.book(ctx, c, "train"))
+					must(server.Sleep(ctx, c, "night", func() time.Time { return time.Now().Add(8 * time.Hour) }))
+					must(server.Compensate(ctx, c, "undo hotel", func(ctx context.Context) error {
+						if tries.Add(1) < 10 {
+							runtime.Goexit()
+						}
+						x.do(ctx, "undo hotel")
+						return nil
+					}))
+					must(server.Sleep(ctx, c, "day", func() time.Time { return time.Now().Add(8 * time.Hour) }))
+					must(errors.New("no room"))
+					return "", nil
+				})
+				id := d.call()
+				time.Sleep(12 * time.Hour)
+				equal(t, "effects before the failure", []string{"train"}, x.all())
+				status := "failed"
+				switch fate {
+				case "cancelled":
+					status = "cancelled"
+					if _, err := d.m.Cancel(t.Context(), "ada", id, nil); err != nil {
+						t.Error(err)
+					}
+				case "recovered":
+					time.Sleep(4*time.Hour + time.Second) // between two attempts of the first undo
+					d.restart()
+				}
+				time.Sleep(12 * time.Hour)
+				equal(t, "effects", []string{"train", "undo hotel", "undo train"}, x.all())
+				if got := d.record(id); string(got.Status) != status || tries.Load() != 10 {
+					t.Errorf("%s after %d attempts", got.Status, tries.Load())
 				}
 			})
 		})

@@ -206,7 +206,10 @@ func (h *handler) GetPrompt(ctx context.Context, params *mcp.GetPromptRequestPar
 	if err := c.resume(params.Name, params.RequestState, params.InputResponses); err != nil {
 		return nil, err
 	}
+	returned := false
+	defer c.exit(&returned)
 	result, err := p.run(ctx, c, arguments)
+	returned = true
 	required, fault := c.end(params.Name, err)
 	switch {
 	case required != nil:

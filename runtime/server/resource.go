@@ -268,7 +268,10 @@ func (h *handler) ReadResource(ctx context.Context, params *mcp.ReadResourceRequ
 	if err := c.resume(params.URI, params.RequestState, params.InputResponses); err != nil {
 		return nil, err
 	}
+	returned := false
+	defer c.exit(&returned)
 	result, err := r.run(ctx, c)
+	returned = true
 	required, fault := c.end(params.URI, err)
 	switch {
 	case required != nil:

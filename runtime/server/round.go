@@ -313,6 +313,18 @@ func (c *Call) compensate(failed bool, result codec.Encoder, err error) (first *
 	return nil, nil
 }
 
+// exit ends the run and runs the undos if the function of the call has not returned, but called
+// [runtime.Goexit].
+func (c *Call) exit(returned *bool) {
+	if *returned {
+		return
+	}
+	c.ended.Store(true)
+	if l := c.log.Load(); l != nil {
+		l.Exit()
+	}
+}
+
 // handlerContext returns the context for the function of the call. The caller must call release
 // when the function has returned.
 func (c *Call) handlerContext(ctx context.Context) (in context.Context, release func()) {

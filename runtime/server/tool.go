@@ -486,7 +486,10 @@ func (h *handler) CallTool(ctx context.Context, params *mcp.CallToolRequestParam
 		}
 	}
 	in, release := c.handlerContext(ctx)
+	returned := false
+	defer c.exit(&returned)
 	result, err := t.run(in, c, arguments)
+	returned = true
 	release()
 	return t.finish(c, result, err)
 }

@@ -262,8 +262,14 @@ func (run *Run) ID() string { return run.id }
 // Work that blocks keeps its stack, so runWork has a small frame: what follows the work is in
 // functions of its own.
 func (m *Manager) runWork(run *Run, work Work, t *ticket) {
-	end := workEnd{err: boundary.ErrGoexit} // stays so if the work calls runtime.Goexit
+	end := workEnd{}
 	defer func() {
+		if !end.over { // the work has called runtime.Goexit
+			if work = m.afterWork(run, work, nil, boundary.ErrGoexit, &end); !end.over {
+				go m.runWork(run, work, t) // ends with the work
+				return
+			}
+		}
 		t.release()
 		if work != nil {
 			m.workReturned(run, &end)
@@ -279,7 +285,7 @@ func (m *Manager) runWork(run *Run, work Work, t *ticket) {
 type workEnd struct {
 	over  bool // the work runs no longer
 	state finalState
-	err   error // boundary.ErrGoexit as long as state is not set
+	err   error
 }
 
 // afterWork decides what follows after work has returned a result or a failure. It returns the work
@@ -293,7 +299,7 @@ func (m *Manager) afterWork(run *Run, work Work, result codec.Encoder, failure e
 		m.runAgain(run)
 		return nil
 	}
-	if a := w.awaited(); a.any() && errors.Is(failure, ErrParked) {
+	if a := w.awaited(); a.any() && (errors.Is(failure, ErrParked) || failure == boundary.ErrGoexit) {
 		work = m.park(run)
 		end.over = work == nil
 		return work
@@ -323,9 +329,6 @@ func (m *Manager) workReturned(run *Run, end *workEnd) {
 		}
 	}()
 	err := end.err
-	if err == boundary.ErrGoexit {
-		end.state = finalStateOf(run, nil, err)
-	}
 	if err != nil {
 		boundary.Report(m.cfg.Logger, "work panicked", err, "task", run.id)
 	}

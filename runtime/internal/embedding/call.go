@@ -111,10 +111,18 @@ func (e *Engine) serveCall(ctx context.Context, req *session.Request) (codec.Enc
 		c.pending.BeforeTask(func(promote receiver.Promote) { c.log.BeforeTask(promote) })
 	}
 	in, release := c.log.HandlerContext(c.ctx)
+	returned := false
+	defer func() {
+		if !returned { // the tool has called runtime.Goexit
+			c.ended.Store(true)
+			c.log.Exit()
+		}
+	}()
 	result, err := c.rounds(in, to)
 	if originOf(ctx) == nil {
 		result, err = c.awaitTool(in, to, name, result, err)
 	}
+	returned = true
 	release()
 	c.ended.Store(true)
 	if _, _, fault := c.log.End(); fault != nil {

@@ -166,6 +166,16 @@ func (l *Log) Undo(failed bool, result codec.Encoder, failure error) (first *tas
 	return l.failure, nil
 }
 
+// Exit ends the run of a handler that has called [runtime.Goexit], and undoes what it has done. A
+// deferred function calls it, because such a handler does not return.
+func (l *Log) Exit() {
+	_, _, err := l.End()
+	if err == nil {
+		err = boundary.ErrGoexit
+	}
+	l.Undo(true, nil, err) // if that fails, the task runs again
+}
+
 // outcomeFor returns the outcome of a task whose work returns result and failure.
 func outcomeFor(result codec.Encoder, failure error) task.Outcome {
 	if failure == nil {
@@ -286,8 +296,9 @@ func (l *Log) recordUndone(t *task.Run, e *Entry) error {
 
 // tryUndo calls the function of an undo once, as a step.
 func (l *Log) tryUndo(ctx context.Context, u *undo) error {
-	err := boundary.Run(func() error {
-		return u.f(&scope{ctx, &l.top, runningStep{l, undoBranch + u.Branch, u.Key, u.Occurrence}})
+	in := &scope{ctx, &l.top, runningStep{l, undoBranch + u.Branch, u.Key, u.Occurrence}}
+	err := boundary.Run(func() error { // in a goroutine of its own, which runtime.Goexit ends
+		return runAll([]context.Context{in}, []func(context.Context) error{u.f})
 	})
 	if err != nil && !boundary.Report(l.log, "compensation panicked", err, "task", l.id, "compensation", u.Key) {
 		l.log.Warn("compensation failed", "task", l.id, "compensation", u.Key, "error", boundary.ErrorText(err))
