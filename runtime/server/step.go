@@ -90,8 +90,9 @@ type Retry = rerun.Retry
 
 // StepError is the failure of the function of a [Step]. Its field Step is the name of the step, and
 // Text is the text of the function's error, which its method Error returns. Unwrap returns the
-// [*jsonrpc.Error] in the chain of the function's error, if there is one. Other errors in the chain
-// are lost, in every run: return what the handler must distinguish as part of the result.
+// [*jsonrpc.Error] in the chain of the function's error, if there is one, without Data that is not
+// JSON. Other errors in the chain are lost, in every run: return what the handler must distinguish as
+// part of the result.
 type StepError = rerun.StepError
 
 // IdempotencyKey returns a key for the [Step] whose function has the context, or "" outside of a

@@ -183,6 +183,40 @@ func TestFailureOfStepIsRecorded(t *testing.T) {
 	}
 }
 
+// So is one with an error that has no JSON form. Its text becomes valid, and data that is no JSON is
+// dropped.
+func TestFailureWithoutJSONIsRecorded(t *testing.T) {
+	for _, row := range []struct {
+		failure *jsonrpc.Error
+		want    string
+	}{
+		{&jsonrpc.Error{Code: 7, Message: "caf\xe9", Data: []byte(`[1]`)}, "7 caf\uFFFD [1]"},
+		{&jsonrpc.Error{Code: 7, Message: "no", Data: []byte(`nothing`)}, "7 no "},
+		{&jsonrpc.Error{Code: 7, Message: "\xff", Data: []byte("\"\xff\"")}, "7 \uFFFD "},
+	} {
+		runs := 0
+		one, two := inBothEras(t, func(ctx context.Context, c *server.Call) (string, error) {
+			_, failed := server.Step(ctx, c, "s", func(context.Context) (int, error) {
+				runs++
+				return 0, row.failure
+			})
+			if _, err := askName(ctx, c, "Who?"); err != nil {
+				return "", err
+			}
+			rpc, ok := errors.AsType[*jsonrpc.Error](failed)
+			if _, step := errors.AsType[*server.StepError](failed); !ok || !step {
+				return "", fmt.Errorf("got %T: %w", failed, failed)
+			}
+			return fmt.Sprint(rpc.Code, " ", rpc.Message, " ", string(rpc.Data)), nil
+		})
+		equal(t, "in a session", row.want, one)
+		equal(t, "in rounds", row.want, two)
+		if runs != 2 {
+			t.Errorf("%s: %d runs", row.want, runs)
+		}
+	}
+}
+
 const remedies = "operations of one branch follow one another; call functions concurrently with RunAll, or give a goroutine a branch of its own with Branch, and use the context that the function gets"
 
 func TestMisuseOfSteps(t *testing.T) {

@@ -200,7 +200,13 @@ var panicked = json.RawMessage(`{"text":"the function panicked","panicked":true}
 func failureOf(err error) (json.RawMessage, error) {
 	failed := failure{Text: boundary.ErrorText(err)}
 	if rpc, ok := errors.AsType[*jsonrpc.Error](err); ok && rpc != nil {
+		rpc = boundary.WireError(rpc) // whose message is valid UTF-8
 		if failed.RPC, err = codec.Marshal(rpc); err != nil {
+			rpc = new(*rpc)
+			rpc.Data = nil // is no JSON
+			failed.RPC, err = codec.Marshal(rpc)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
