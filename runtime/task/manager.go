@@ -267,21 +267,21 @@ func (m *Manager) change(ctx context.Context, id string, f func(r *Record) error
 		if err := m.store.get(ctx, id, &r); err != nil {
 			return r, m.logFault("read task", err)
 		}
-		from, parked, seen := r.standing(), r.parked(), r.view()
+		from, seen := r.standing(), r.view()
 		if err := f(&r); err == errUnchanged {
 			m.recheck(&r)
 			return r, nil
 		} else if err != nil {
 			return r, err
 		}
-		if parked && !r.parked() && r.running() && m.findRun(id) == nil {
+		if from.parked && !r.parked() && r.running() && m.findRun(id) == nil {
 			r.Phase = PhaseSuspended // until its member runs it, which may have died
 		}
 		if err = m.replace(from, &r); !errors.Is(err, ErrConflict) {
 			if err == nil && r.shown() == from.shown && r.view() != seen { // afterChange reports another status
 				m.watches.notify(id)
 			}
-			if err == nil && parked && !r.parked() && !m.unpark(id, r.terminal()) && !r.terminal() {
+			if err == nil && from.parked && !r.parked() && !m.unpark(id, r.terminal()) && !r.terminal() {
 				return m.change(context.WithoutCancel(ctx), id, suspended)
 			}
 			return r, err
@@ -317,9 +317,11 @@ func (m *Manager) replace(from standing, r *Record) error {
 	owner := m.limits.owner(r)
 	if reserved > 0 {
 		// A small error is always stored, so that every task can become terminal, and so is what a
-		// task notes while it undoes what it has done. Recovery must not fail either: it adds
+		// task notes while it undoes what it has done, and what its work waits for when it is parked:
+		// otherwise it would run again and again instead. Recovery must not fail either: it adds
 		// nothing, but this version may count more bytes for a record of an earlier version.
-		must := len(r.Error) > 0 && len(r.Error) <= smallError || r.undo() != UndoNone && reserved <= 2*smallError || run != nil && run.preparing
+		must := len(r.Error) > 0 && len(r.Error) <= smallError || r.undo() != UndoNone && reserved <= 2*smallError ||
+			r.parked() && !from.parked && reserved <= smallError || run != nil && run.preparing
 		if !must {
 			m.measure(r.Owner, reserved)
 		}

@@ -866,6 +866,30 @@ func TestParkedTaskCountsAgainstLimit(t *testing.T) {
 	}
 }
 
+// Work that waits for a signal is parked even if its principal has no bytes left.
+func TestWorkIsParkedAtLimitOfBytes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var runs atomic.Int64
+		p := newParking(t, task.Config{ParkAfter: time.Second, Quiet: true, Limits: task.Limits{Bytes: 4000}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			runs.Add(1)
+			_, err := run.AwaitSignal(ctx, []string{"go"}, time.Time{})
+			return raw(`{}`), err
+		})
+		id := p.start(t)
+		for size := 4000; size >= 0; size-- { // until nothing more fits
+			p.Create(t.Context(), task.Request{Principal: "alice", Params: fmt.Appendf(nil, `"%*s"`, size, ""), Work: untilDone})
+		}
+		time.Sleep(10 * time.Minute)
+		if s := p.Stats(); s.Parked != 1 || runs.Load() != 1 {
+			t.Errorf("%d runs, %+v", runs.Load(), s)
+		}
+		err := p.Signal(t.Context(), id, "go", json.RawMessage(`1`))
+		if limit, ok := errors.AsType[*task.LimitError](err); !ok || limit.Code != task.CodeTooManyBytes {
+			t.Errorf("signal above the limit: %v", err)
+		}
+	})
+}
+
 // The requestor that was last seen receives the status of the task after it was parked.
 func TestStatusIsSentAfterParking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -36,10 +36,13 @@ func (r *Record) undoes() bool { return r.Durable != nil && r.Durable.Undos > 0 
 // mustUndo reports whether the work has to run again to undo something if the task fails now.
 func (r *Record) mustUndo() bool { return r.undoes() && r.undo() == UndoNone }
 
-// standing is the status of a record, and the one that requestors see.
-type standing struct{ status, shown mcp.TaskStatus }
+// standing is the status of a record, the one that requestors see, and whether its work is parked.
+type standing struct {
+	status, shown mcp.TaskStatus
+	parked        bool
+}
 
-func (r *Record) standing() standing { return standing{r.Status, r.shown()} }
+func (r *Record) standing() standing { return standing{r.Status, r.shown(), r.parked()} }
 
 // withdrawn reports whether the task was cancelled or has expired, and is being undone.
 func (r *Record) withdrawn() bool { return r.undo() >= UndoCancelled && !r.terminal() }
