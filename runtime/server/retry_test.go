@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -237,4 +238,35 @@ func TestKeysOfRetryInTaskOfFirstFormat(t *testing.T) {
 		counts := slices.Sorted(maps.Values(keys))
 		equal(t, "attempts by key", []int{1, 2, 2}, counts)
 	})
+}
+
+// The time of all attempts begins with the first one, whichever write is the last of a process.
+func TestTotalOfRetrySurvivesDeathOfProcess(t *testing.T) {
+	for _, after := range []bool{false, true} {
+		for dies := int64(2); dies <= 5; dies++ {
+			synctest.Test(t, func(t *testing.T) {
+				a := newAttempts(100)
+				d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+					_, err := server.Step(ctx, c, "charge", a.run, server.Retry{Attempts: 100, Backoff: time.Minute, MaxBackoff: time.Minute, Total: time.Hour})
+					return "", err
+				})
+				store, writes := d.cfg.TaskStore, new(atomic.Int64)
+				d.s.Close()
+				d.cfg.TaskStore = &mortal{Store: store, writes: writes, dies: dies, after: after}
+				d.start()
+				id := d.call()
+				time.Sleep(50 * time.Minute)
+				d.cfg.TaskStore = &mortal{Store: store, writes: writes}
+				d.start()
+				equal(t, "result", "bank is closed", d.result(id))
+				first := a.times[0]
+				if !after && dies == 2 { // the failure of the first attempt is not recorded
+					first = 50 * time.Minute
+				}
+				if last := a.times[len(a.times)-1]; last > first+time.Hour || last < first+58*time.Minute {
+					t.Errorf("the process dies at write %d, after it %t: attempts from %v to %v", dies, after, first, last)
+				}
+			})
+		}
+	}
 }

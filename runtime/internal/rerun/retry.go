@@ -104,7 +104,7 @@ func (l *Log) retry(ctx context.Context, name string, policy Retry, f func(ctx c
 	defer l.joined(b, attempts)
 	defer b.end(all, nil)
 	in := &scope{Context: ctx, branch: attempts}
-	start := time.Now()
+	start := l.until(time.Now())
 	var end time.Time // of the attempts, if Total limits them
 	for n := 1; ; n++ {
 		text, err := l.Step(in, name, f)
@@ -113,6 +113,9 @@ func (l *Log) retry(ctx context.Context, name string, policy Retry, f func(ctx c
 			return text, err
 		}
 		if n == 1 && policy.Total > 0 {
+			if !failed.began.IsZero() { // otherwise an earlier version of this package has recorded the failure
+				start = failed.began
+			}
 			if end, err = l.endOfAttempts(in, start.Add(policy.Total)); err != nil {
 				return nil, err
 			}
@@ -140,7 +143,7 @@ var never = time.Unix(0, 0)
 // endOfAttempts returns the time after which no attempt of a step is due: that of the first run.
 func (l *Log) endOfAttempts(in context.Context, end time.Time) (time.Time, error) {
 	text, err := l.Step(in, "end of attempts", func(context.Context) (json.RawMessage, error) {
-		return strconv.AppendInt(nil, l.until(end).UnixMicro(), 10), nil
+		return strconv.AppendInt(nil, end.UnixMicro(), 10), nil
 	})
 	if err != nil {
 		return time.Time{}, err

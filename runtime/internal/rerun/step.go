@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -68,6 +69,8 @@ type StepError struct {
 	Step string // the name of the step
 	Text string // of the error
 	rpc  *jsonrpc.Error
+	// began is when the function began, if that is recorded: for the first attempt of a [Retry].
+	began time.Time
 }
 
 // Error returns the text of the function's error.
@@ -157,6 +160,10 @@ func (l *Log) run(ctx context.Context, b *branch, e *Entry, f func(ctx context.C
 			l.record(e) // of an error, the run knows; see checkRecorded
 		}
 	}()
+	began := int64(0)
+	if b.attempts && e.Occurrence == 1 {
+		began = l.until(time.Now()).UnixMicro()
+	}
 	text, err := f(in)
 	returned = true
 	if err != nil {
@@ -166,7 +173,7 @@ func (l *Log) run(ctx context.Context, b *branch, e *Entry, f func(ctx context.C
 		if err := b.cutOff(ctx); err != nil {
 			return err
 		}
-		if text, err = failureOf(err); err != nil {
+		if text, err = failureOf(err, began); err != nil {
 			return err
 		}
 		e.Failed = true
@@ -191,14 +198,17 @@ type failure struct {
 	RPC  json.RawMessage `json:"rpc,omitempty"` // a [jsonrpc.Error]
 	// Panicked says that the function has panicked. Later runs panic at the step, too.
 	Panicked bool `json:"panicked,omitempty"`
+	// Began is [StepError].began in microseconds since 1970, or 0.
+	Began int64 `json:"began,omitempty"`
 }
 
 // panicked is the outcome of a step whose function has panicked, or has called [runtime.Goexit].
 var panicked = json.RawMessage(`{"text":"the function panicked","panicked":true}`)
 
-// failureOf returns the outcome of a step whose function has failed with err.
-func failureOf(err error) (json.RawMessage, error) {
-	failed := failure{Text: boundary.ErrorText(err)}
+// failureOf returns the outcome of a step whose function has failed with err. Began is that of the
+// outcome.
+func failureOf(err error, began int64) (json.RawMessage, error) {
+	failed := failure{Text: boundary.ErrorText(err), Began: began}
 	if rpc, ok := errors.AsType[*jsonrpc.Error](err); ok && rpc != nil {
 		rpc = boundary.WireError(rpc) // whose message is valid UTF-8
 		if failed.RPC, err = codec.Marshal(rpc); err != nil {
@@ -227,6 +237,9 @@ func (l *Log) stepError(step *Entry, recorded json.RawMessage) error {
 		panic(l.stepFault(step.Key, fmt.Errorf("%s in an earlier run", failed.Text)))
 	}
 	e := &StepError{Step: step.Key, Text: failed.Text}
+	if failed.Began != 0 {
+		e.began = time.UnixMicro(failed.Began)
+	}
 	if failed.RPC != nil {
 		e.rpc = new(jsonrpc.Error)
 		if err := codec.Unmarshal(failed.RPC, e.rpc); err != nil {

@@ -268,7 +268,7 @@ func (l *Log) undoInTask(t *task.Run, undos []*undo) error {
 			default:
 				l.giveUpUndo(u, err)
 				e.Failed = true
-				if e.Result, err = failureOf(err); err != nil {
+				if e.Result, err = failureOf(err, 0); err != nil {
 					return err
 				}
 			}
