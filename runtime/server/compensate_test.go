@@ -643,6 +643,41 @@ func TestUndoThatIsGoneDelaysOthersForOneDay(t *testing.T) {
 	})
 }
 
+// A wall clock that jumps far ahead, because it was wrong or no process was running, does not drop a
+// task before its undos have run.
+func TestTaskIsUndoneAfterJumpOfClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newEffects(t)
+		var failures atomic.Int64
+		d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+			if err := x.book(ctx, c, "train"); err != nil {
+				return "", err
+			}
+			err := server.Compensate(ctx, c, "undo hotel", func(ctx context.Context) error {
+				if failures.Add(1) < 20 {
+					return errors.New("closed")
+				}
+				x.do(ctx, "undo hotel")
+				return nil
+			})
+			if err != nil {
+				return "", err
+			}
+			return askName(ctx, c, "Who?")
+		})
+		clock := &setClock{Store: d.cfg.TaskStore}
+		d.s.Close()
+		d.cfg.TaskStore = clock
+		d.cfg.Tasks.DefaultTTL = 10 * time.Hour
+		d.start()
+		d.call()
+		time.Sleep(time.Minute)
+		clock.ahead.Store(int64(100 * 24 * time.Hour))
+		time.Sleep(20 * time.Hour)
+		equal(t, "effects", []string{"train", "undo hotel", "undo train"}, x.all())
+	})
+}
+
 // mortal is a store as one process uses it. The process dies at one of its writes, before or after
 // it.
 type mortal struct {

@@ -42,8 +42,9 @@ func (m *Manager) sweepOnce() (pause time.Duration) {
 	// The Manager's lifetime does not bound the sweep: the Manager must learn which tasks were
 	// dropped.
 	m.checkClock()
+	now := m.earlier() // before undoExpired, which retains what has expired by then
 	again := m.undoExpired()
-	dropped, next, err := m.store.sweep(m.earlier(), sweepBatch)
+	dropped, next, err := m.store.sweep(now, sweepBatch)
 	for i := range dropped {
 		m.handleExpired(&dropped[i])
 	}

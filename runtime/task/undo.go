@@ -18,8 +18,9 @@ import (
 // Work may also fail before it has come so far: because middleware fails, or something that it needs
 // is not there. So work that returns without EndUndo runs again, after a pause, for a day.
 
-// MaxRetained is how long a task that must be undone is kept after its expiry, for example because
-// no process knows its work. A store must not lose it before; see [Record.Retained].
+// MaxRetained is how long a task that must be undone is kept after its expiry or, if that is later,
+// after it began to be undone, for example because no process knows its work. A store must not lose
+// it before; see [Record.Retained].
 const MaxRetained = 30 * 24 * time.Hour
 
 // undo returns why the work undoes what it has done.
@@ -71,7 +72,14 @@ func (r *Record) setCancelled(message string) {
 // Retained reports whether [Store.Sweep] must not drop the task although it has expired at now: its
 // work must undo something.
 func (r *Record) Retained(now time.Time) bool {
-	return r.undoes() && now.Before(r.Expires().Add(MaxRetained))
+	if !r.undoes() {
+		return false
+	}
+	since := r.Expires()
+	if undo := r.Durable.UndoSince; undo.After(since) { // by a clock that was set forward, perhaps
+		since = undo
+	}
+	return now.Before(since.Add(MaxRetained))
 }
 
 // withdraw makes the work undo what it has done, after the task was cancelled or has expired.
