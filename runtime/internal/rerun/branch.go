@@ -380,16 +380,31 @@ func (b *branch) passed(e *Entry) bool {
 	if n := len(b.recorded); n > 0 && b.recorded[n-1].Position > e.Position {
 		return true
 	}
-	below := b.path
-	if below != "" {
-		below += "/"
+	if l.groups == nil {
+		l.groups = map[string]int{}
+		for i := range l.recorded {
+			addGroups(l.groups, l.recorded[i].Branch)
+		}
 	}
-	return slices.ContainsFunc(l.recorded, func(r recorded) bool {
-		rest, ok := strings.CutPrefix(r.Branch, below)
-		group, _, numbered := strings.Cut(rest, ".")
-		n, err := strconv.Atoi(group)
-		return ok && numbered && err == nil && n > b.groups
-	})
+	return l.groups[b.path] > b.groups
+}
+
+// addGroups sets, for each branch that the branch with a path is in or below of, the number of its
+// latest group. Segments of the path are numbers of groups with names, or names in quotes.
+func addGroups(groups map[string]int, path string) {
+	for i := 0; i < len(path); i++ { // at the beginning of a segment
+		if quoted, err := strconv.QuotedPrefix(path[i:]); err == nil {
+			i += len(quoted)
+			continue
+		}
+		number, name, _ := strings.Cut(path[i:], ".")
+		if n, err := strconv.Atoi(number); err == nil {
+			parent := path[:max(i-1, 0)]
+			groups[parent] = max(groups[parent], n)
+		}
+		name, _, _ = strings.Cut(name, "/")
+		i += len(number) + 1 + len(name)
+	}
 }
 
 // child begins a branch below b. The caller must hold mu.

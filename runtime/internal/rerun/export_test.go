@@ -3,7 +3,10 @@ package rerun
 import "github.com/mcpwire/mcpwire/codec"
 
 // For tests in replay_test.
-var DecodeState = decodeState
+var (
+	DecodeState = decodeState
+	AddGroups   = addGroups
+)
 
 func (s *State) Append(dst []byte) []byte { return s.append(dst) }
 

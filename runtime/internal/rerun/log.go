@@ -129,13 +129,14 @@ type Log struct {
 	branches  map[string]*branch // those below top that this run has begun; nil for none
 	// recorded is sorted by branch and position, unless the log is a legacy one.
 	recorded    []recorded
-	firstUnused int     // the index in recorded below which all are used
-	transient   []Entry // responses to transient input requests
-	pending     []Asked // of earlier runs, without a response
-	entries     []Entry // of all runs, until there is a journal
-	open        []Open  // the input requests that end the round
-	fresh       *Entry  // the first new operation of this run
-	fault       error   // why the run is not valid, or nil
+	groups      map[string]int // the latest group of each branch in recorded; nil until it is used
+	firstUnused int            // the index in recorded below which all are used
+	transient   []Entry        // responses to transient input requests
+	pending     []Asked        // of earlier runs, without a response
+	entries     []Entry        // of all runs, until there is a journal
+	open        []Open         // the input requests that end the round
+	fresh       *Entry         // the first new operation of this run
+	fault       error          // why the run is not valid, or nil
 
 	places     chan struct{} // see placesToAsk; nil until it is used
 	running    int           // number of running steps
