@@ -132,7 +132,8 @@ func ended(ctx context.Context, _ *Run) (codec.Encoder, error) { return nil, con
 // not tasks, and for those whose task is created with [Request].Begun. The call uses the returned
 // context, which also ends with [ErrFenced] if this process loses its place in the fleet, and calls
 // release when it has returned. The principals that wait have turns. Acquire fails with the cause
-// of ctx, or with [ErrClosed].
+// of ctx, or with [ErrClosed]. [Manager.Close] neither ends the context of such a call nor waits for
+// it: end the calls before.
 func (m *Manager) Acquire(ctx context.Context, principal, tool string) (_ context.Context, release func(), err error) {
 	s := &m.scheduler
 	if m.toolLimit(tool) == 0 {

@@ -1,6 +1,10 @@
 package rerun
 
-import "github.com/mcpwire/mcpwire/codec"
+import (
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+)
 
 // For tests in replay_test.
 var (
@@ -21,3 +25,6 @@ func Canonical(text string) string {
 	defer canonicals.Put(c)
 	return string(c.append(nil, []byte(text)))
 }
+
+// Pause returns the pause after the n-th attempt.
+func (r Retry) Pause(n int) time.Duration { return r.pause(n) }

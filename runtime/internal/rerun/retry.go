@@ -75,8 +75,11 @@ func (r Retry) withDefaults() (Retry, error) {
 // up to a half of it is left out at random, so that many calls do not repeat their steps together.
 func (r *Retry) pause(n int) time.Duration {
 	d := r.Backoff
-	for ; n > 1 && d < r.MaxBackoff; n-- {
+	for ; n > 1 && d <= r.MaxBackoff/2; n-- {
 		d *= 2
+	}
+	if n > 1 {
+		d = r.MaxBackoff
 	}
 	d = min(d, r.MaxBackoff)
 	return d - time.Duration(rand.Int64N(int64(d)/2+1))
