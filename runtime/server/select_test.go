@@ -725,6 +725,85 @@ func TestFunctionOfOtherCaseLooksAtItsContext(t *testing.T) {
 	}
 }
 
+// withoutNames is a store whose journals are those of versions that did not record the name of the
+// signal that a wait has received.
+type withoutNames struct{ task.Store }
+
+func (s withoutNames) Journal(ctx context.Context, id string) ([]task.Entry, error) {
+	entries, err := s.Store.Journal(ctx, id)
+	entries = slices.Clone(entries)
+	for i, e := range entries {
+		var outcome []json.RawMessage
+		if json.Unmarshal(e.Result, &outcome) == nil && len(outcome) == 4 {
+			entries[i].Result, _ = json.Marshal(outcome[:3])
+		}
+	}
+	return entries, err
+}
+
+// The winner of a Select is known by the name of its signal, wherever its case is. Cases that have
+// changed places otherwise are noticed.
+func TestWinnerOfSelectHasName(t *testing.T) {
+	for name, row := range map[string]struct {
+		answers, stores, swaps bool
+		want                   string
+	}{
+		"signals":                        {want: "a 1 accept Ada"},
+		"signals in other places":        {swaps: true, want: "a 1 accept Ada"},
+		"recorded by an earlier version": {stores: true, want: "a 1 accept Ada"},
+		"answer and time":                {answers: true, want: "answer accept Ada"},
+		"answer in the place of time":    {answers: true, swaps: true, want: "not deterministic"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var swap atomic.Bool
+				d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+					a, b := server.OnSignal[int]("a"), server.OnSignal[int]("b")
+					answer := server.OnAnswer(func(ctx context.Context) (string, error) { return askName(ctx, c, "First?") })
+					cases := []server.Case{a, b}
+					if row.answers {
+						cases = []server.Case{answer, server.After(time.Hour)}
+					}
+					if swap.Load() {
+						slices.Reverse(cases)
+					}
+					first, err := server.Select(ctx, c, "s", cases...)
+					if err != nil {
+						return "", err
+					}
+					name, err := askName(ctx, c, "More?")
+					switch first {
+					case a:
+						return fmt.Sprint("a ", a.Value, " ", name), err
+					case answer:
+						return "answer " + name, err
+					}
+					return "another case", err
+				})
+				if row.stores {
+					d.s.Close()
+					d.cfg.TaskStore = withoutNames{d.cfg.TaskStore}
+					d.start()
+				}
+				id := d.call()
+				time.Sleep(time.Minute)
+				if row.answers {
+					d.answer(id, d.open(id)[0].Number, accept(`{"name":"Bob"}`))
+				} else {
+					d.signal(id, "a", 1)
+				}
+				time.Sleep(time.Minute)
+				swap.Store(row.swaps)
+				d.restart()
+				d.answer(id, d.open(id)[0].Number, accept(`{"name":"Ada"}`))
+				if got := d.result(id); !strings.Contains(got, row.want) {
+					t.Errorf("got %s, want %s", got, row.want)
+				}
+			})
+		})
+	}
+}
+
 // The cases of a later run must be those of the first one.
 func TestSelectWithOtherCases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -566,15 +567,19 @@ func (s *selection) take(name string, events []event) (value json.RawMessage, ta
 	l.recording++
 	l.mu.Unlock()
 	defer l.endRecord() // even if TakeSignal panics
+	quoted, err := json.Marshal(name)
+	if err != nil { // never: the name is valid UTF-8
+		return nil, false, err
+	}
 	entry, taken, err := t.TakeSignal(name, journalEntry(s.entry), func(signal *task.Signal) json.RawMessage {
-		return fmt.Appendf(nil, "[%d,%s,%q]", won, string(signal.Value), signal.ID)
+		return fmt.Appendf(nil, "[%d,%s,%q,%s]", won, string(signal.Value), signal.ID, quoted)
 	})
 	if err = l.checkRecorded(err); err != nil || !taken {
 		return nil, false, err
 	}
 	s.entry.Result = entry.Result
 	s.decide(won)
-	_, value, err = parseOutcome(entry.Result)
+	_, value, _, err = parseOutcome(entry.Result)
 	return value, true, err
 }
 
@@ -607,11 +612,9 @@ type timerOf struct {
 // one.
 func (l *Log) beginTimer(ctx context.Context, e *Entry, events []event) (t timerOf, err error) {
 	if e.Result != nil { // of an earlier run, by begin
-		n := 0
-		if _, err := fmt.Sscanf(string(e.Result), "[%d,%d]", &n, &t.event); err != nil || t.event > len(events) || t.event < len(events) && !events[max(t.event, 0)].timer {
+		if t, err = parseTimer(e.Result); err != nil || t.event > len(events) || t.event < len(events) && !events[max(t.event, 0)].timer {
 			return t, l.invalid(&NondeterminismError{e.String() + " with other cases", e.String()})
 		}
-		t.until = time.UnixMicro(int64(n))
 		e.Result = nil
 		return t, nil
 	}
@@ -638,37 +641,55 @@ func (l *Log) beginTimer(ctx context.Context, e *Entry, events []event) (t timer
 	return t, l.record(begun)
 }
 
+// parseTimer parses the entry of a timer: a list of the microseconds from 1970 to its end, and the
+// index of its event.
+func parseTimer(text json.RawMessage) (t timerOf, err error) {
+	micro := int64(0)
+	_, err = fmt.Sscanf(string(text), "[%d,%d]", &micro, &t.event)
+	t.until = time.UnixMicro(micro)
+	return t, err
+}
+
 // parseWait returns the recorded outcome of a wait.
 func (l *Log) parseWait(e, found *Entry, events []event) (won int, value json.RawMessage, err error) {
+	timer := e.Result // of an earlier run, by begin
 	if e.Result = found.Result; found.Failed {
 		return noEvent, nil, nil
 	}
-	won, value, err = parseOutcome(found.Result)
+	won, value, name, err := parseOutcome(found.Result)
 	if err != nil {
 		return noEvent, nil, l.faultf("%s: damaged entry: %w", e, err)
 	}
-	if won < 0 || won >= len(events) || (events[won].signal != "") != (value != nil) {
-		return noEvent, nil, l.invalid(&NondeterminismError{e.String() + " with other cases", e.String()})
+	if name != "" {
+		won = slices.IndexFunc(events, func(other event) bool { return other.signal == name })
 	}
-	return won, value, nil
+	switch timed, err := parseTimer(timer); {
+	case won < 0 || won >= len(events) || (events[won].signal != "") != (value != nil):
+	case timer == nil, err == nil && (timed.event == won) == events[won].timer: // of the timers, only that one can be first
+		return won, value, nil
+	}
+	return noEvent, nil, l.invalid(&NondeterminismError{e.String() + " with other cases", e.String()})
 }
 
-// parseOutcome parses the outcome of a wait: a list of the index and, for a signal, its value and
-// its ID.
-func parseOutcome(text json.RawMessage) (won int, signal json.RawMessage, err error) {
+// parseOutcome parses the outcome of a wait: a list of the index of the event and, for a signal, its
+// value, its ID and its name. Earlier versions of this package have not recorded the name.
+func parseOutcome(text json.RawMessage) (won int, signal json.RawMessage, name string, err error) {
 	var list []json.RawMessage
 	options := append(codec.AllowSize(text), codec.MaxDepth(codec.DefaultMaxDepth+1)) // the list and the value
 	if err := codec.Unmarshal(text, value.Of(&list), options...); err != nil {
-		return noEvent, nil, err
+		return noEvent, nil, "", err
 	}
 	if len(list) == 0 {
-		return noEvent, nil, errors.New("no index")
+		return noEvent, nil, "", errors.New("no index")
 	}
 	won, err = strconv.Atoi(string(list[0]))
 	if len(list) > 1 {
 		signal = bytes.Clone(list[1])
 	}
-	return won, signal, err
+	if len(list) > 3 && err == nil {
+		err = json.Unmarshal(list[3], &name)
+	}
+	return won, signal, name, err
 }
 
 // outcome reports whether the error of an input request is one that later runs get, too.
