@@ -36,7 +36,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/metrics"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -134,13 +134,6 @@ func measure(ctx context.Context, out io.Writer, all []contestant, transport str
 	return nil
 }
 
-// allocated returns a counter of allocations of this process, by its name in runtime/metrics.
-func allocated(name string) uint64 {
-	sample := []metrics.Sample{{Name: name}}
-	metrics.Read(sample)
-	return sample[0].Value.Uint64()
-}
-
 func median(list []float64) float64 {
 	slices.Sort(list)
 	return list[len(list)/2]
@@ -162,8 +155,9 @@ func calls(ctx context.Context, open opener, modern bool, callers int, length ti
 	}
 	var n atomic.Int64
 	var failure atomic.Value
+	var earlier, later runtime.MemStats // unlike package metrics, they have counted all allocations
+	runtime.ReadMemStats(&earlier)
 	start, before := time.Now(), processor.Time()+processor.TimeOfChildren()
-	bytes, objects := allocated("/gc/heap/allocs:bytes"), allocated("/gc/heap/allocs:objects")
 	end := start.Add(length)
 	var wg sync.WaitGroup
 	for range callers {
@@ -179,10 +173,12 @@ func calls(ctx context.Context, open opener, modern bool, callers int, length ti
 	}
 	wg.Wait()
 	made := float64(n.Load())
+	took := time.Since(start)
+	runtime.ReadMemStats(&later)
 	t := turn{
-		rate:        made / time.Since(start).Seconds(),
-		bytes:       float64(allocated("/gc/heap/allocs:bytes")-bytes) / made,
-		allocations: float64(allocated("/gc/heap/allocs:objects")-objects) / made,
+		rate:        made / took.Seconds(),
+		bytes:       float64(later.TotalAlloc-earlier.TotalAlloc) / made,
+		allocations: float64(later.Mallocs-earlier.Mallocs) / made,
 	}
 	if err, ok := failure.Load().(error); ok {
 		return turn{}, err
