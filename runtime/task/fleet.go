@@ -528,8 +528,9 @@ func (m *Manager) newClaim() (membership Membership, claim Claim, err error) {
 	return membership, Claim{membership.Self().ID, 1}, nil
 }
 
-// take writes the claim of a run that recovers a task to the record. It fails with errTaken if the
-// claim of the record is not from. It does nothing if the store is not shared.
+// take writes the claim of a run that recovers a task to the record, and takes the number of the
+// latest input request from there: the previous holder may have written it since newRun. It fails
+// with errTaken if the claim of the record is not from. It does nothing if the store is not shared.
 func (run *Run) take(r *Record, from Claim) error {
 	if run.m.fleet == nil {
 		return nil
@@ -541,6 +542,11 @@ func (run *Run) take(r *Record, from Claim) error {
 		return errTaken
 	}
 	r.Claim = run.claim
+	if r.Durable != nil {
+		run.mu.Lock()
+		run.lastInputRequest = max(run.lastInputRequest, r.Durable.LastInput)
+		run.mu.Unlock()
+	}
 	return nil
 }
 

@@ -46,6 +46,7 @@ type hooks struct {
 	outdated     func() *task.Record  // what Get returns; nil for the present record
 	lag          func() time.Duration // how old the data is that Get and Journal return
 	beforeCreate func()
+	beforeUpdate func()
 	afterJoin    func(e task.Events) // before Join returns
 	offer        func() error
 	announce     func()
@@ -111,6 +112,9 @@ func (s *racingStore) Journal(ctx context.Context, id string) ([]task.Entry, err
 }
 
 func (s *racingStore) Update(ctx context.Context, r task.Record) (task.Record, error) {
+	if f := s.get().beforeUpdate; f != nil {
+		f()
+	}
 	stored, err := s.FleetStore.Update(ctx, r)
 	s.history.add(s.FleetStore, stored, err)
 	if f := s.get().afterUpdate; f != nil && err == nil {
@@ -633,6 +637,57 @@ func TestInputRequestSurvivesLostClaim(t *testing.T) {
 			t.Errorf("asked %d times in %d runs", calls, a.runs.Load())
 		}
 	})
+}
+
+// The holder of a task stores an undo and an input request after another member has read the record,
+// and before that member claims the task: the work there knows of the undo, and its next input
+// request has another number.
+func TestWritesDuringTakeOver(t *testing.T) {
+	for name, held := range map[string]struct { // a parked task is claimed with the brief of the first read
+		read int32
+		cfg  task.Config
+	}{"running": {2, task.Config{ParkAfter: -1}}, "parked": {1, task.Config{ParkAfter: time.Second}}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, cfg := memory.NewFleet(), held.cfg
+				wake := time.Now().Add(time.Minute)
+				a := join(t, f, cfg, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+					if err := run.Sleep(ctx, wake); err != nil {
+						return nil, err
+					}
+					if err := run.Record(ctx, task.Entry{Kind: task.KindUndo, Key: "undo", Occurrence: 1}); err != nil {
+						return nil, err
+					}
+					return asks(ctx, run)
+				})
+				b, store := joinRacing(t, f, cfg, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+					if !run.Undoes() {
+						t.Error("the work does not know that it must undo something")
+					}
+					if _, err := ask(ctx, run, "of another branch"); err != nil {
+						return nil, err
+					}
+					return asks(ctx, run)
+				})
+				id := a.create(t, nil)
+				time.Sleep(30 * time.Second)
+				var reads atomic.Int32
+				store.set(hooks{afterGet: func(task.Record) error {
+					if reads.Add(1) == held.read {
+						time.Sleep(time.Until(wake.Add(time.Second)))
+					}
+					return nil
+				}})
+				if err := b.TakeOver(t.Context(), id); err != nil {
+					t.Fatal(err)
+				}
+				out, err := b.Result(t.Context(), "alice", id, &peer{answer: echoMessage})
+				if err != nil || out.Error != nil || b.runs.Load() != 1 {
+					t.Errorf("%v, %v, %d runs", out.Error, err, b.runs.Load())
+				}
+			})
+		})
+	}
 }
 
 // The lease of a member ends while the member parks work. The work does not run again with the old

@@ -28,7 +28,7 @@ var (
 
 // Tasks with random steps, sleeps and input requests end with the results that their journals give,
 // although the members of the fleet are cut off, die, drain, close and join again at random, and their
-// stores return outdated records: each
+// stores answer late and return outdated records: each
 // step is recorded once, each input request has one answer, and the outcome is the same at all
 // members. The limit of the tool holds at any time, and tasks run only at members with their
 // labels and with the version of their tool, which is removed and added again at times. In some
@@ -162,19 +162,24 @@ func (f *randomFleet) below(n int) int {
 	return f.random.IntN(n)
 }
 
-// failures returns hooks that lose some acknowledgements, offers and results of reads, and
-// return outdated records and journals.
+// failures returns hooks that lose some acknowledgements, offers and results of reads, return
+// outdated records and journals, and answer late.
 func (f *randomFleet) failures() hooks {
 	rate := f.below(10) - 4
-	outdated := rand.IntN(20)
+	outdated, slow := rand.IntN(20), rand.IntN(6)
 	if f.poison {
-		outdated = 0 // members that are late may find that their trials count as failed
+		outdated, slow = 0, 0 // members that are late may find that their trials count as failed
 	}
 	fails := func() error {
 		if rate > 0 && rand.IntN(100) < rate {
 			return memory.ErrCut
 		}
 		return nil
+	}
+	late := func() {
+		if rand.IntN(100) < slow {
+			time.Sleep(rand.N(3 * randomLease))
+		}
 	}
 	return hooks{
 		lag: func() time.Duration {
@@ -183,10 +188,12 @@ func (f *randomFleet) failures() hooks {
 			}
 			return 0
 		},
-		afterGet:    func(task.Record) error { return fails() },
-		afterUpdate: func(task.Record) error { return fails() },
-		offer:       fails,
-		reserve:     fails,
+		beforeCreate: late,
+		beforeUpdate: late,
+		afterGet:     func(task.Record) error { late(); return fails() },
+		afterUpdate:  func(task.Record) error { late(); return fails() },
+		offer:        fails,
+		reserve:      fails,
 	}
 }
 

@@ -211,6 +211,7 @@ func (m *Manager) recoverParked(ctx context.Context, brief *Record) error {
 			return err
 		}
 		*brief = r.Brief()
+		run.setUndo(&r)
 		run.endClaiming()
 		if !brief.parked() { // answered meanwhile
 			go m.resumeAndRun(run) // ends with the work

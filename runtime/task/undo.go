@@ -248,8 +248,14 @@ func (run *Run) UndoTime(number int) time.Duration {
 	return time.Since(u.triedSince)
 }
 
-// setUndo sets what this execution of the work knows of the record.
+// setUndo sets what this execution of the work knows of the record. It notes undos, too: the write
+// that added them may be one of the previous holder, or one that the store has reported as failed.
 func (run *Run) setUndo(r *Record) {
+	if r.undoes() {
+		run.m.mu.Lock()
+		run.m.noteUndos(run, r)
+		run.m.mu.Unlock()
+	}
 	run.mu.Lock()
 	defer run.mu.Unlock()
 	if r.undo() == UndoNone {

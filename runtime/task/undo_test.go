@@ -346,3 +346,56 @@ func TestWorkThatNeverComesToUndosIsGivenUp(t *testing.T) {
 		b.check(t, 0)
 	})
 }
+
+// lossyStore is a store that loses the acknowledgement of the next write while lose is set: the read
+// after it fails, too.
+type lossyStore struct {
+	task.Store
+	lose, failing atomic.Bool
+}
+
+func (s *lossyStore) Update(ctx context.Context, r task.Record) (task.Record, error) {
+	r, err := s.Store.Update(ctx, r)
+	if err == nil && s.lose.Swap(false) {
+		s.failing.Store(true)
+		return task.Record{}, errors.New("no acknowledgement")
+	}
+	return r, err
+}
+
+func (s *lossyStore) Get(ctx context.Context, id string) (task.Record, error) {
+	if s.failing.Swap(false) {
+		return task.Record{}, errors.New("no response")
+	}
+	return s.Store.Get(ctx, id)
+}
+
+// A task that has expired is undone although the acknowledgement of its undo was lost, and the work
+// records nothing else.
+func TestUndoWhoseAcknowledgementIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &lossyStore{Store: memory.New()}
+		var undone atomic.Int64
+		work := func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			if _, _, err := run.Journal(ctx); err != nil {
+				return nil, err
+			}
+			if why, _ := run.Undoing(); why != task.UndoNone {
+				undone.Add(1)
+				run.EndUndo()
+				return raw(`{}`), nil
+			}
+			store.lose.Store(true)
+			if err := run.Record(ctx, task.Entry{Kind: task.KindUndo, Key: "undo", Occurrence: 1}); err != nil {
+				return nil, err
+			}
+			return untilDone(ctx, run)
+		}
+		m := newManager(t, task.Config{Store: store, Recover: func(task.Record) task.Work { return work }})
+		create(t, m, task.Request{Restartable: true, Work: work, Task: &mcp.TaskMetadata{TTL: new(int64(60_000))}})
+		time.Sleep(time.Hour)
+		if n := undone.Load(); n != 1 {
+			t.Errorf("undone %d times", n)
+		}
+	})
+}
