@@ -209,6 +209,36 @@ func TestGoexitIsFailure(t *testing.T) {
 	}
 }
 
+// So does a handler whose error cannot be examined, or is nested too deeply to be decoded by default:
+// it is undone after several attempts, and in the next process.
+func TestOddErrorIsUndone(t *testing.T) {
+	for _, failure := range []error{fail(), &jsonrpc.Error{Code: 7, Message: "deep", Data: nested(codec.DefaultMaxDepth + 1)}} {
+		t.Run(fmt.Sprintf("%T", failure), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var tries atomic.Int64
+				d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+					if err := server.Compensate(ctx, c, "undo", func(context.Context) error {
+						if tries.Add(1) < 20 {
+							return errors.New("later")
+						}
+						return nil
+					}); err != nil {
+						return "", err
+					}
+					return "", failure
+				})
+				id := d.call()
+				time.Sleep(10 * time.Second)
+				d.restart()
+				time.Sleep(3 * time.Hour)
+				if got := d.record(id); got.Status != mcp.TaskStatusFailed || tries.Load() != 20 {
+					t.Errorf("%s after %d attempts", got.Status, tries.Load())
+				}
+			})
+		})
+	}
+}
+
 // After a success, no undo runs, and none runs while a handler is parked or its server restarts.
 func TestSuccessIsNotUndone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

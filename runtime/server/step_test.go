@@ -3,13 +3,17 @@ package server_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -183,8 +187,8 @@ func TestFailureOfStepIsRecorded(t *testing.T) {
 	}
 }
 
-// So is one with an error that has no JSON form. Its text becomes valid, and data that is no JSON is
-// dropped.
+// So is one with an error that has no JSON form. Its text becomes valid, and data that is no JSON, or
+// is nested too deeply for later runs, is dropped.
 func TestFailureWithoutJSONIsRecorded(t *testing.T) {
 	for _, row := range []struct {
 		failure *jsonrpc.Error
@@ -193,6 +197,7 @@ func TestFailureWithoutJSONIsRecorded(t *testing.T) {
 		{&jsonrpc.Error{Code: 7, Message: "caf\xe9", Data: []byte(`[1]`)}, "7 caf\uFFFD [1]"},
 		{&jsonrpc.Error{Code: 7, Message: "no", Data: []byte(`nothing`)}, "7 no "},
 		{&jsonrpc.Error{Code: 7, Message: "\xff", Data: []byte("\"\xff\"")}, "7 \uFFFD "},
+		{&jsonrpc.Error{Code: 7, Message: "deep", Data: nested(codec.DefaultMaxDepth - 1)}, "7 deep "},
 	} {
 		runs := 0
 		one, two := inBothEras(t, func(ctx context.Context, c *server.Call) (string, error) {
@@ -215,6 +220,58 @@ func TestFailureWithoutJSONIsRecorded(t *testing.T) {
 			t.Errorf("%s: %d runs", row.want, runs)
 		}
 	}
+}
+
+// nested returns n empty lists inside each other.
+func nested(n int) json.RawMessage {
+	return json.RawMessage(strings.Repeat("[", n) + strings.Repeat("]", n))
+}
+
+// brokenError wraps another error. Its methods panic if it is nil, as it is in an error value.
+type brokenError struct{ cause error }
+
+func (e *brokenError) Error() string { return e.cause.Error() }
+func (e *brokenError) Unwrap() error { return e.cause }
+
+// fail returns an error that is no nil, although its author may think so.
+func fail() error {
+	var none *brokenError
+	return none
+}
+
+// A step whose error cannot be examined has failed, and does not run again, although the handler
+// goes on. Such an error of a function of Select is that of its case.
+func TestErrorWhoseMethodsPanicIsRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var runs atomic.Int64
+		d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+			err := func() (err error) {
+				defer func() {
+					if v := recover(); v != nil {
+						err = fmt.Errorf("panic: %v", v)
+					}
+				}()
+				_, err = server.Step(ctx, c, "charge", func(context.Context) (int, error) { runs.Add(1); return 0, fail() })
+				return err
+			}()
+			won, failed := server.Select(ctx, c, "answer", server.OnAnswer(func(ctx context.Context) (string, error) {
+				if name, err := askName(ctx, c, "Who?"); err != nil {
+					return name, err
+				}
+				return "", fail()
+			}), server.After(time.Hour))
+			if required, ok := failed.(*server.InputRequiredError); ok {
+				return "", required
+			}
+			return fmt.Sprint(err, "; ", won != nil, "; ", failed), nil
+		})
+		id := d.call()
+		time.Sleep(time.Minute)
+		d.answer(id, d.open(id)[0].Number, accept(`{"name":"Ada"}`))
+		const text = "jsonrpc: internal error: methods of the error panic (*server_test.brokenError) (code -32603)"
+		equal(t, "result", text+"; true; "+text, d.result(id))
+		equal(t, "runs of the step", int64(1), runs.Load())
+	})
 }
 
 const remedies = "operations of one branch follow one another; call functions concurrently with RunAll, or give a goroutine a branch of its own with Branch, and use the context that the function gets"

@@ -890,6 +890,31 @@ func TestWorkIsParkedAtLimitOfBytes(t *testing.T) {
 	})
 }
 
+// brokenError wraps another error. Its methods panic if it is nil.
+type brokenError struct{ cause error }
+
+func (e *brokenError) Error() string { return e.cause.Error() }
+func (e *brokenError) Unwrap() error { return e.cause }
+
+// Work that returns an error that cannot be examined, after it was parked, has failed.
+func TestParkedWorkFailsWithErrorWhoseMethodsPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newParking(t, task.Config{ParkAfter: time.Second, Quiet: true}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			var none *brokenError
+			if _, err := ask(ctx, run, "first"); err != nil {
+				return nil, none
+			}
+			return raw(`{}`), nil
+		})
+		id := p.start(t)
+		time.Sleep(time.Minute)
+		out, err := p.Result(t.Context(), "alice", id, nil)
+		if err != nil || out.Error == nil || out.Error.Message != "internal error: methods of the error panic (*task_test.brokenError)" {
+			t.Errorf("outcome %+v, %v", out, err)
+		}
+	})
+}
+
 // The requestor that was last seen receives the status of the task after it was parked.
 func TestStatusIsSentAfterParking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -44,11 +44,12 @@ func (p *Panic) Error() string { return fmt.Sprintf("panic: %v", p.Value) }
 // ErrGoexit is the outcome of code that called [runtime.Goexit].
 var ErrGoexit = errors.New("the handler called runtime.Goexit")
 
-// Catch turns a panic into a [*Panic] in *err. It must be deferred directly. A [*Panic] that
-// panics again, in another goroutine, stays the same.
+// Catch turns a panic into a [*Panic] in *err, and makes an error that was returned [Sound]. It must
+// be deferred directly. A [*Panic] that panics again, in another goroutine, stays the same.
 func Catch(err *error) {
 	switch v := recover().(type) {
 	case nil:
+		*err = Sound(*err)
 	case *Panic:
 		*err = v
 	default:
@@ -60,6 +61,23 @@ func Catch(err *error) {
 func Run(f func() error) (err error) {
 	defer Catch(&err)
 	return f()
+}
+
+// Sound returns err or, if a method of an error in its chain panics when it is examined, an internal
+// error in its place: the nil pointer of a type that wraps another error, for example, often does.
+// Functions such as [errors.Is] may then be called outside of this package, too.
+func Sound(err error) (sound error) {
+	if err == nil {
+		return nil
+	}
+	defer func() {
+		if recover() != nil {
+			sound = internal(fmt.Sprintf("methods of the error panic (%T)", err))
+		}
+	}()
+	errors.Is(err, ErrGoexit)
+	errors.AsType[*Panic](err)
+	return err
 }
 
 // Marshal returns v as JSON text. It returns a panic of v's methods as an error.

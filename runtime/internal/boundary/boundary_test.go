@@ -63,6 +63,14 @@ func TestPanicBecomesAnError(t *testing.T) {
 	}
 }
 
+// An error that is returned can be examined anywhere.
+func TestErrorThatCannotBeExaminedIsReplaced(t *testing.T) {
+	err := boundary.Run(func() error { return fmt.Errorf("outer: %w", broken{}) })
+	if rpc, ok := errors.AsType[*jsonrpc.Error](err); !ok || rpc.Message != "internal error: methods of the error panic (*fmt.wrapError)" {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestWireError(t *testing.T) {
 	var none *jsonrpc.Error
 	own := &jsonrpc.Error{Code: 7, Message: "seven"}

@@ -166,7 +166,7 @@ func (l *Log) run(ctx context.Context, b *branch, e *Entry, f func(ctx context.C
 	}
 	text, err := f(in)
 	returned = true
-	if err != nil {
+	if err = boundary.Sound(err); err != nil {
 		if l.ctx.Err() != nil { // of which err may be the result
 			return l.interrupt(err)
 		}
@@ -211,16 +211,25 @@ func failureOf(err error, began int64) (json.RawMessage, error) {
 	failed := failure{Text: boundary.ErrorText(err), Began: began}
 	if rpc, ok := errors.AsType[*jsonrpc.Error](err); ok && rpc != nil {
 		rpc = boundary.WireError(rpc) // whose message is valid UTF-8
-		if failed.RPC, err = codec.Marshal(rpc); err != nil {
+		if failed.RPC, err = encodeRPC(rpc); err != nil {
 			rpc = new(*rpc)
-			rpc.Data = nil // is no JSON
-			failed.RPC, err = codec.Marshal(rpc)
+			rpc.Data = nil // is no JSON, or too deep
+			failed.RPC, err = encodeRPC(rpc)
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
 	return codec.Marshal(value.Of(&failed))
+}
+
+// encodeRPC encodes the RPC of a failure, which later runs must be able to decode as a part of it.
+func encodeRPC(rpc *jsonrpc.Error) (text json.RawMessage, err error) {
+	if text, err = codec.Marshal(rpc); err == nil {
+		options := append(codec.AllowSize(text), codec.MaxDepth(codec.DefaultMaxDepth-1))
+		err = codec.Unmarshal(text, new(jsonrpc.Error), options...)
+	}
+	return text, err
 }
 
 // stepError returns the recorded failure of a step. It panics if the function has panicked, so that
@@ -242,7 +251,7 @@ func (l *Log) stepError(step *Entry, recorded json.RawMessage) error {
 	}
 	if failed.RPC != nil {
 		e.rpc = new(jsonrpc.Error)
-		if err := codec.Unmarshal(failed.RPC, e.rpc); err != nil {
+		if err := decode(failed.RPC, e.rpc); err != nil {
 			return err
 		}
 	}

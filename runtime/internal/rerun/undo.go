@@ -194,7 +194,7 @@ func outcomeOfFailure(e *task.Entry) (*task.Outcome, error) {
 		return &task.Outcome{Result: e.Result}, nil
 	}
 	failed := new(jsonrpc.Error)
-	err := codec.Unmarshal(e.Result, failed)
+	err := codec.Unmarshal(e.Result, failed, codec.MaxDepth(max(len(e.Result), codec.DefaultMaxDepth))) // or no undo would run
 	return &task.Outcome{Error: failed}, err
 }
 
