@@ -45,6 +45,9 @@ func (m *Manager) sweepOnce() (pause time.Duration) {
 	now := m.earlier() // before undoExpired, which retains what has expired by then
 	again := m.undoExpired()
 	dropped, next, err := m.store.sweep(now, sweepBatch)
+	for _, r := range dropped { // first, so that a caller that learns of one end is right about all
+		m.expiredIDs.add(r.Owner, r.ID)
+	}
 	for i := range dropped {
 		m.handleExpired(&dropped[i])
 	}
@@ -122,7 +125,6 @@ func (m *Manager) scheduleSweep(expires time.Time) {
 
 // handleExpired ends the work of a dropped task, counts the task, and audits it.
 func (m *Manager) handleExpired(r *Record) {
-	m.expiredIDs.add(r.Owner, r.ID)
 	defer m.watches.notify(r.ID)
 	run := m.findRun(r.ID)
 	if run != nil {
