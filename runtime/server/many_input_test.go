@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -157,6 +158,63 @@ func TestInputRequestIsGivenUpWhileItWaitsForRoom(t *testing.T) {
 			})
 		}
 	}
+}
+
+// slowReads is a store whose reads take some seconds once an input request is answered.
+type slowReads struct {
+	task.Store
+	answered atomic.Bool
+}
+
+func (s *slowReads) Get(ctx context.Context, id string) (task.Record, error) {
+	if s.answered.Load() {
+		select {
+		case <-ctx.Done():
+			return task.Record{}, ctx.Err()
+		case <-time.After(3 * time.Second):
+		}
+	}
+	return s.Store.Get(ctx, id)
+}
+
+func (s *slowReads) Update(ctx context.Context, r task.Record) (task.Record, error) {
+	r, err := s.Store.Update(ctx, r)
+	if err == nil && slices.ContainsFunc(r.InputRequests, func(q task.InputRequest) bool { return !q.Open() }) {
+		s.answered.Store(true)
+	}
+	return r, err
+}
+
+// If the store is slow when the task is parked, an input request that waits for room has no outcome.
+func TestInputRequestThatWaitsForRoomIsParkedWithSlowStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+			group := make([]func(ctx context.Context) error, task.MaxOpenInput+3)
+			for i := range group {
+				group[i] = func(ctx context.Context) error {
+					_, err := askName(ctx, c, fmt.Sprint(i))
+					if _, required := errors.AsType[*server.InputRequiredError](err); err != nil && !required {
+						t.Errorf("input request %d: %v", i, err)
+					}
+					return err
+				}
+			}
+			return "done", c.RunAll(ctx, group...)
+		})
+		d.s.Close()
+		d.cfg.TaskStore = &slowReads{Store: d.cfg.TaskStore}
+		d.start()
+		id := d.call()
+		time.Sleep(500 * time.Millisecond)
+		d.answer(id, d.open(id)[0].Number, accept(`{"name":"Ada"}`))
+		for range 3 {
+			time.Sleep(time.Minute)
+			for _, q := range d.open(id) {
+				d.answer(id, q.Number, accept(`{"name":"Ada"}`))
+			}
+		}
+		equal(t, "result", "done", d.result(id))
+	})
 }
 
 // A task whose input requests wait for room ends when it is cancelled.

@@ -61,7 +61,7 @@ func (run *Run) Ask(ctx context.Context, q InputRequest, params codec.Encoder) (
 	}
 	number, r, err := run.addInputRequest(adding, stored)
 	if err == errTooManyOpen {
-		number, r, err = run.addOnceRoom(ctx, w, stored, &r)
+		number, r, err = run.addOnceRoom(ctx, adding, w, stored, &r)
 	}
 	if err == ErrParked {
 		return nil, err
@@ -178,8 +178,9 @@ var errTooManyOpen = errors.New("task: too many open input requests")
 
 // addOnceRoom is addInputRequest for an input request that has found no room in the record r. It
 // waits until there is room, and fails with [ErrParked] if the work is parked before. If the
-// input request is given up while it waits, it is stored with that outcome.
-func (run *Run) addOnceRoom(ctx context.Context, w *waits, q *InputRequest, r *Record) (uint64, Record, error) {
+// input request is given up while it waits, it is stored with that outcome. Adding is the context for
+// what is stored: a write that the end of the wait interrupted would leave open whether it was done.
+func (run *Run) addOnceRoom(ctx, adding context.Context, w *waits, q *InputRequest, r *Record) (uint64, Record, error) {
 	limited, until, release := run.limitWait(ctx, w, q.Deadline)
 	defer release()
 	if !q.Deadline.IsZero() { // the next run would not know it
@@ -192,7 +193,7 @@ func (run *Run) addOnceRoom(ctx context.Context, w *waits, q *InputRequest, r *R
 	case <-until.Done():
 	}
 	for until.Err() == nil {
-		number, added, err := run.addInputRequest(until, q)
+		number, added, err := run.addInputRequest(adding, q)
 		if err != errTooManyOpen {
 			return number, added, err
 		}
@@ -210,7 +211,7 @@ func (run *Run) addOnceRoom(ctx context.Context, w *waits, q *InputRequest, r *R
 		return 0, *r, context.Cause(limited)
 	}
 	q.Error = outcomeOf(limited.Err())
-	return run.addInputRequest(context.WithoutCancel(ctx), q)
+	return run.addInputRequest(adding, q)
 }
 
 // roomTurn returns a channel with room for the one goroutine that may wait until the task has room

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -407,11 +408,30 @@ func (m *Manager) confirmWrite(r *Record, err error) error {
 // smallError is the size in bytes up to which an error is stored even above the limit.
 const smallError = 4 << 10
 
-// wasWritten reports whether stored, the record in the store, is the result of Update(r).
+// wasWritten reports whether stored, the record in the store, is the result of Update(r). It may
+// return false for one that is. Another change of the same record may have been stored instead, at the
+// same time and with as many bytes, such as the answer to another input request.
 func wasWritten(stored, r *Record) bool {
 	return stored.Revision == r.Revision+1 && stored.Updated.Equal(r.Updated) && stored.Status == r.Status &&
-		stored.StatusMessage == r.StatusMessage && stored.Bytes == r.Bytes && len(stored.InputRequests) == len(r.InputRequests) &&
-		slices.Equal(stored.Durable.signalIDs(), r.Durable.signalIDs())
+		stored.StatusMessage == r.StatusMessage && stored.Bytes == r.Bytes &&
+		stored.Phase == r.Phase && stored.Reruns == r.Reruns && stored.Claim == r.Claim &&
+		slices.EqualFunc(stored.InputRequests, r.InputRequests, sameState) &&
+		bytes.Equal(stored.Result, r.Result) && bytes.Equal(stored.Error, r.Error) &&
+		slices.Equal(stored.Durable.signalIDs(), r.Durable.signalIDs()) && stored.Durable.sameWork(r.Durable)
+}
+
+// sameState reports whether two input requests of a task are the same, and have the same answer.
+func sameState(q, other InputRequest) bool {
+	return q.Number == other.Number && q.Branch == other.Branch && q.Key == other.Key && q.Occurrence == other.Occurrence &&
+		bytes.Equal(q.Result, other.Result) && bytes.Equal(q.Error, other.Error)
+}
+
+// sameWork reports whether the work of a task has come as far in d as in other. Either may be nil.
+func (d *Durable) sameWork(other *Durable) bool {
+	if d == nil || other == nil {
+		return d == other
+	}
+	return d.Recorded == other.Recorded && d.Parked == other.Parked && d.Undo == other.Undo
 }
 
 // laterThan returns the present time, or the microsecond after t if the clock has not passed t.

@@ -413,3 +413,62 @@ func TestHangingStoreIsReported(t *testing.T) {
 		})
 	}
 }
+
+// between is a store that fails in place of one Update, of the first change for which instead returns
+// true. It has then made another change.
+type between struct {
+	task.Store
+	instead atomic.Pointer[func(r *task.Record) bool]
+}
+
+func (s *between) Update(ctx context.Context, r task.Record) (task.Record, error) {
+	if instead := s.instead.Load(); instead != nil && (*instead)(&r) {
+		return task.Record{}, errors.New("no connection")
+	}
+	return s.Store.Update(ctx, r)
+}
+
+// A failed write is not taken for another one that was made at the same time, with as many bytes: the
+// answer of a user is stored, or the user learns that it is not.
+func TestFailedWriteIsNotTakenForAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &between{Store: memory.New()}
+		p := newParking(t, task.Config{ParkAfter: -1, Store: store}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			second := make(chan error, 1)
+			go func() { _, err := ask(ctx, run, "b"); second <- err }()
+			_, err := ask(ctx, run, "a")
+			return raw(`{}`), errors.Join(err, <-second)
+		})
+		id := p.start(t)
+		time.Sleep(time.Second)
+		answer := func(number uint64) error {
+			return p.Update(t.Context(), "alice", id, "tasks/update", func(q *task.InputRequest) (json.RawMessage, error) {
+				if q.Number == number {
+					return json.RawMessage(`{}`), nil
+				}
+				return nil, nil
+			})
+		}
+		instead := func(*task.Record) bool {
+			store.instead.Store(nil)
+			if err := answer(2); err != nil {
+				t.Error(err)
+			}
+			return true
+		}
+		store.instead.Store(&instead)
+		err := answer(1)
+		r, _ := store.Get(t.Context(), id)
+		for _, q := range r.InputRequests {
+			if q.Open() && err == nil {
+				t.Errorf("input request %d has no answer, although it was accepted", q.Number)
+			}
+		}
+		if err := answer(1); err != nil {
+			t.Error(err)
+		}
+		if out, err := p.Result(t.Context(), "alice", id, nil); err != nil || out.Error != nil {
+			t.Errorf("outcome %+v, %v", out, err)
+		}
+	})
+}
