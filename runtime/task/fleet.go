@@ -70,6 +70,9 @@ type followed struct {
 	stored, created bool
 
 	least uint64 // revision of the latest record that was read or written here
+	// outdatedSince and outdated are when the first and the latest outdated record was read, since
+	// the latest one that was not outdated.
+	outdatedSince, outdated time.Time
 	// revision, status and seen are from the latest record that was read or written here.
 	revision uint64
 	status   mcp.TaskStatus
@@ -90,13 +93,16 @@ func (m *Manager) joinFleet(ctx context.Context) error {
 	return nil
 }
 
-// set sets the membership, and returns the ids of the tasks that this member follows.
+// set sets the membership, and returns the ids of the tasks that this member follows. Any revision
+// of them may be right then: if the store has lost its latest writes, the lease ends, unless its
+// renewals are not among them; see lost.
 func (f *fleet) set(membership Membership) (ids []string) {
 	f.mu.Lock()
 	f.membership = membership
 	f.own[membership.Self().ID] = true
 	for id, each := range f.followed {
 		each.stop = f.follower(id)
+		each.least, each.revision = 0, 0
 		ids = append(ids, id)
 	}
 	f.mu.Unlock()
@@ -262,6 +268,7 @@ func (f *fleet) rejoin() {
 	m.scheduler.rejoined()
 	for _, id := range ids {
 		f.changed(id)
+		m.redeliver(id) // waiters may have seen a later revision than the store has now
 	}
 	f.scan()
 }
@@ -458,7 +465,45 @@ func (f *fleet) saw(id string, revision uint64) {
 	defer f.mu.Unlock()
 	if each := f.followed[id]; each != nil {
 		each.least = max(each.least, revision)
+		each.outdated = time.Time{}
 	}
+}
+
+// A server that was cut off returns outdated records for some seconds. If reads of a task, with no
+// longer pauses than outdatedPause, return nothing else for longestOutdated, the store has lost the
+// latest writes: for example, its servers were restarted from a copy of their files.
+const (
+	longestOutdated = time.Minute
+	outdatedPause   = 30 * time.Second
+)
+
+// lost notes that an outdated record was read. It returns true if the store has lost the later ones.
+// Then a run in this process ends, and is recovered from the record that the store has.
+func (f *fleet) lost(id string, revision uint64) bool {
+	f.mu.Lock()
+	each := f.followed[id]
+	if each == nil || revision >= each.least {
+		f.mu.Unlock()
+		return true
+	}
+	now := time.Now()
+	if now.Sub(each.outdated) > outdatedPause {
+		each.outdatedSince = now
+	}
+	each.outdated = now
+	if now.Sub(each.outdatedSince) < longestOutdated {
+		f.mu.Unlock()
+		return false
+	}
+	latest := each.least
+	each.least, each.revision = revision, 0
+	f.mu.Unlock()
+	f.m.cfg.Logger.Error("writes lost by the store", "task", id, "revision", revision, "latest", latest)
+	if run := f.m.findRun(id); run != nil && !run.claiming.Load() {
+		f.m.fence(run)
+	}
+	f.m.redeliver(id)
+	return true
 }
 
 // inspectRun applies a record that another member may have written to the run of its task.

@@ -690,6 +690,56 @@ func TestWritesDuringTakeOver(t *testing.T) {
 	}
 }
 
+// The servers of the store lose their latest writes, and with them perhaps the lease of a member that
+// follows a task: the member takes the earlier record that the store has now, and so do its waiters.
+func TestStoreLosesWrites(t *testing.T) {
+	t.Run("with the lease", func(t *testing.T) { storeLosesWrites(t, 2*task.DefaultLease) })
+	t.Run("without the lease", func(t *testing.T) { storeLosesWrites(t, time.Second) })
+}
+
+func storeLosesWrites(t *testing.T, away time.Duration) {
+	synctest.Test(t, func(t *testing.T) {
+		a, store := joinRacing(t, memory.NewFleet(), task.Config{}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			for n := range 5 {
+				if err := run.SetStatusMessage(ctx, fmt.Sprint(n)); err != nil {
+					return nil, err
+				}
+			}
+			return untilDone(ctx, run)
+		})
+		id := a.create(t, nil)
+		waiter := make(chan string, 1)
+		go func() { // ends with the lost writes
+			out, err := a.Result(t.Context(), "alice", id, new(peer))
+			waiter <- fmt.Sprint(string(out.Result), err)
+		}()
+		synctest.Wait()
+		earlier := a.record(t, id)
+		earlier.Revision, earlier.Status, earlier.Result = 2, mcp.TaskStatusCompleted, json.RawMessage(`{"found":1}`)
+		store.set(hooks{outdated: func() *task.Record { return &earlier }})
+		store.Cut()
+		time.Sleep(away)
+		store.Heal()
+		time.Sleep(2 * time.Minute)
+		if state := get(t, a.Manager, id); state.Status != earlier.Status {
+			t.Errorf("the task is %s", state.Status)
+		}
+		synctest.Wait()
+		select {
+		case got := <-waiter:
+			if got != `{"found":1}<nil>` {
+				t.Error(got)
+			}
+		default:
+			t.Error("the waiter waits")
+		}
+		store.set(hooks{})
+		if _, err := a.CancelForOperator(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // The lease of a member ends while the member parks work. The work does not run again with the old
 // claim.
 func TestLeaseEndsWhileWorkIsParked(t *testing.T) {

@@ -73,12 +73,15 @@ func (m *Manager) wait(ctx context.Context, r *Record, via Requestor) error {
 	defer both.Release()
 	for !r.terminal() {
 		until := both
-		if via != nil && run != nil && r.openInputRequests() > 0 {
+		open := r.openInputRequests() > 0
+		if via != nil && run != nil && (open || attended) {
+			// Called before start, so that a call of redeliver in between is not missed.
+			until = lazyctx.WithBoth(both, run.undelivered())
+		}
+		if open && until != both {
 			if d == nil {
 				d = &delivery{waiter: waiter}
 			}
-			// Called before start, so that a call of redeliver in between is not missed.
-			until = lazyctx.WithBoth(both, run.undelivered())
 			d.start(both, m, via, r)
 		}
 		// Frees the payloads while waiting, as a store may return a separate copy to each waiter.

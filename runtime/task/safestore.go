@@ -50,7 +50,7 @@ func (g safeStore) create(r *Record) (err error) {
 }
 
 // get sets r to the record of a task. In a fleet, it fails with errOutdated if this process has read
-// or written a later one.
+// or written a later one, unless the store has lost that one.
 func (g safeStore) get(ctx context.Context, id string, r *Record) (err error) {
 	defer g.ended(ctx, g.outage.begin(), false, &err)
 	defer boundary.Catch(&err)
@@ -59,7 +59,7 @@ func (g safeStore) get(ctx context.Context, id string, r *Record) (err error) {
 	if failed != nil {
 		return failed
 	}
-	if stored.Revision < least {
+	if stored.Revision < least && !g.fleet.lost(id, stored.Revision) {
 		return errOutdated
 	}
 	g.fleet.saw(id, stored.Revision)

@@ -313,6 +313,36 @@ func TestLostAnnouncementsOfTask(t *testing.T) {
 	}
 }
 
+// A waiter and a member learn of a change although a change with a greater sequence was announced
+// before, which the servers have lost when they were restarted.
+func TestWaitAfterLostWrites(t *testing.T) {
+	t.Parallel()
+	s, m := openHeld(t, natstest.Run(t, 1).Connect(t), "S")
+	r, err := s.Create(t.Context(), task.Record{ID: "x", Status: mcp.TaskStatusWorking})
+	if err != nil {
+		t.Fatal(err)
+	}
+	woken := make(chan error, 1)
+	go func() { // ends with the change
+		_, err := s.Wait(t.Context(), "x", r.Revision)
+		woken <- err
+	}()
+	natstest.Until(t, "the call blocked", func() bool { return s.hub.Len() == 1 })
+	defer m.Follow("x", task.Follower{Changed: func() {}})()
+	hints := s.place("x").hints()
+	s.changed(hints, 1000)
+	m.found(hints, 1000)
+	m.forgetAnnounced()
+	s.readAll(true)
+	other, _ := openHeld(t, s.nc, "S")
+	if _, err := other.Update(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if err := natstest.Receive(t, "the waiter returned", woken); err != nil {
+		t.Error(err)
+	}
+}
+
 // The end of a member is noticed although the servers lose the announcement, and so are other
 // changes that may have been lost with it.
 func TestLostAnnouncements(t *testing.T) {

@@ -466,6 +466,7 @@ func (m *membership) receive() {
 			m.process(msg)
 		case status, ok := <-m.status:
 			if ok && status == nats.CONNECTED {
+				m.forgetAnnounced()
 				missed()
 			}
 		case <-m.expired:
@@ -568,6 +569,16 @@ func (m *membership) announced(subject string) uint64 {
 		return f.seq
 	}
 	return 0
+}
+
+// forgetAnnounced makes announced return 0 until the next announcements: the servers may have lost
+// the latest writes when they were restarted.
+func (m *membership) forgetAnnounced() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, f := range m.followed {
+		f.seq = 0
+	}
 }
 
 // appendFollowed appends the ids of the tasks that are followed.

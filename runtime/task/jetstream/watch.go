@@ -83,7 +83,7 @@ func (s *Store) processHints() {
 		case m := <-w.hints:
 			// The client drops hints while the queue is full.
 			if len(w.hints) >= hintQueue-1 || strings.HasPrefix(m.Subject, electionPrefix) {
-				s.readAll()
+				s.readAll(false)
 				continue
 			}
 			if m.Header.Get(headerMessage) != "" {
@@ -96,7 +96,7 @@ func (s *Store) processHints() {
 				s.hub.Close() // the connection never comes back
 				return
 			}
-			s.readAll()
+			s.readAll(true)
 		case <-s.lifetime.Done():
 			return
 		}
@@ -176,12 +176,17 @@ func (s *Store) recheckTask(id string) {
 	}
 }
 
-// readAll reads all watched tasks, because changes may have been missed.
-func (s *Store) readAll() {
+// readAll reads all watched tasks, because changes may have been missed. Restarted is set if the
+// servers may have been restarted: they may have lost the latest writes, so that the records may
+// have lower sequences than those that were seen or announced.
+func (s *Store) readAll(restarted bool) {
 	w := &s.watches
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for hint := range w.byHint {
+	for hint, t := range w.byHint {
+		if restarted {
+			t.seen, t.wanted = 0, 0
+		}
 		s.changedLocked(hint, 0)
 	}
 }
