@@ -31,7 +31,11 @@ func TestLostRequestSaysWhetherServerHasIt(t *testing.T) {
 		}, 0, true, false},
 		{"gateway timeout", func(w http.ResponseWriter, _ jsonrpc.Message) { w.WriteHeader(http.StatusGatewayTimeout) }, 0, true, false},
 		{"server failed", func(w http.ResponseWriter, _ jsonrpc.Message) { w.WriteHeader(http.StatusInternalServerError) }, 0, true, false},
-		{"unavailable", func(w http.ResponseWriter, _ jsonrpc.Message) { w.WriteHeader(http.StatusServiceUnavailable) }, 0, false, false},
+		{"connection of a gateway lost", func(w http.ResponseWriter, _ jsonrpc.Message) { w.WriteHeader(http.StatusServiceUnavailable) }, 0, true, false},
+		{"unavailable", func(w http.ResponseWriter, _ jsonrpc.Message) {
+			w.Header().Set("Retry-After", "3600")
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}, 0, false, false},
 		{"not implemented", func(w http.ResponseWriter, _ jsonrpc.Message) { w.WriteHeader(http.StatusNotImplemented) }, 0, false, true},
 		{"rejected", func(w http.ResponseWriter, _ jsonrpc.Message) { w.WriteHeader(http.StatusForbidden) }, 0, false, true},
 	} {

@@ -83,14 +83,18 @@ func Retryable(err error) bool {
 // Rejected reports whether err means that the server has not served a request: it has rejected it by
 // its status. A status of 500 and above may come from a gateway whose server has received the request
 // and does not answer, such as 504, or from a server that has failed while it served the request. The
-// exceptions are 503, and those that report that the server lacks a feature.
+// exceptions are those that report that the server lacks a feature, and 503 with a Retry-After or a
+// JSON-RPC error. Without either, it may come from a gateway that has lost the connection to a server
+// which had the request, as Envoy does.
 func Rejected(err error) bool {
 	status, ok := errors.AsType[*httpclient.StatusError](err)
 	if !ok {
 		return false
 	}
 	switch status.Code {
-	case http.StatusServiceUnavailable, http.StatusNotImplemented, http.StatusHTTPVersionNotSupported:
+	case http.StatusServiceUnavailable:
+		return status.RPC != nil || status.Header.Get("Retry-After") != ""
+	case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported:
 		return true
 	}
 	return status.Code < 500
