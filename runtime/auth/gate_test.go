@@ -121,6 +121,30 @@ func TestVerificationEnds(t *testing.T) {
 	})
 }
 
+// waitingProofs is a ProofVerifier whose VerifyProof waits for its context alone.
+type waitingProofs struct{ auth.VerifierFunc }
+
+func (waitingProofs) VerifyProof(ctx context.Context, _ *auth.Credentials, _ *auth.Identity) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// The same is true of proofs.
+func TestVerificationOfProofEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		identity := granted("ann", func(i *auth.Identity) { i.Expiry, i.Thumbprint = time.Time{}, "key" })
+		p := newProtector(t, auth.Config{Verifier: waitingProofs{func(context.Context, *auth.Credentials) (*auth.Identity, error) {
+			return &identity, nil
+		}}})
+		begun := time.Now()
+		_, err := p.Authenticate(post("Authorization", "DPoP t", "DPoP", "proof").WithContext(timeout(t, time.Hour)))
+		denied, _ := errors.AsType[*auth.Denied](err)
+		if denied == nil || denied.Status != http.StatusServiceUnavailable || time.Since(begun) != 30*time.Second {
+			t.Errorf("%v after %v, want 503 after 30s", err, time.Since(begun))
+		}
+	})
+}
+
 func timeout(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)

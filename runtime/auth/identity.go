@@ -80,7 +80,8 @@ type CacheTTLer interface {
 
 // ProofVerifier is a [Verifier] that supports DPoP (RFC 9449). The Protector calls VerifyProof for
 // each request with the scheme DPoP, after it has verified the token. VerifyProof checks the proof,
-// and that its key is the one that the token is bound to. It fails with the errors of Verify.
+// and that its key is the one that the token is bound to. It fails with the errors of Verify, and its
+// context ends after 30 seconds, too.
 type ProofVerifier interface {
 	VerifyProof(ctx context.Context, c *Credentials, i *Identity) error
 }

@@ -306,15 +306,20 @@ func (p *Protector) authenticate(r *http.Request) (*Identity, error) {
 		return nil, p.deny(http.StatusUnauthorized, schemeDPoP, codeInvalidToken, "the access token is not bound to a key", p.c.Scopes, nil)
 	case bound:
 		if err := p.verifyProof(r.Context(), c, i); err != nil {
-			return nil, p.rejected(r.Context(), c, codeInvalidProof, "the DPoP proof is invalid", err)
+			return nil, err
 		}
 	}
 	return i, nil
 }
 
-func (p *Protector) verifyProof(ctx context.Context, c *Credentials, i *Identity) (err error) {
-	defer boundary.Catch(&err)
-	return p.proofs.VerifyProof(ctx, c, i)
+// verifyProof verifies the proof of a request whose token belongs to i.
+func (p *Protector) verifyProof(ctx context.Context, c *Credentials, i *Identity) error {
+	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
+	defer cancel()
+	if err := p.call(func() error { return p.proofs.VerifyProof(ctx, c, i) }); err != nil {
+		return p.rejected(ctx, c, codeInvalidProof, "the DPoP proof is invalid", err)
+	}
+	return nil
 }
 
 // token returns the scheme and the token of a request.

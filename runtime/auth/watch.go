@@ -16,7 +16,7 @@ import (
 // revoked.
 var ErrExpired = errors.New("auth: access token has expired or was revoked")
 
-// verifyTimeout limits one verification of a token.
+// verifyTimeout limits one verification of a token, and one of a proof.
 const verifyTimeout = 30 * time.Second
 
 // Watch calls end once when the credentials of r expire, or the verifier rejects them or names

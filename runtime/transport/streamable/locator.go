@@ -7,7 +7,8 @@ import (
 
 // Locator says which of several processes holds a session, so that a load balancer may send its
 // requests to any of them. The processes share a [SessionStore]. Its methods may be called
-// concurrently; its errors must not contain the session, because its id is secret.
+// concurrently, and should return when their context ends, as those of an [EventStore]; its errors
+// must not contain the session, because its id is secret.
 //
 // A process holds a session from Open or Claim until Release, or until the Locator cannot say so any
 // longer, for instance because the process was cut off. Then the Locator calls lost, in its own

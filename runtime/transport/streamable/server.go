@@ -432,9 +432,9 @@ func (h *Handler) Drain() {
 // [SessionStore] stay there. If ctx ends first, Shutdown answers the remaining requests with an
 // error, closes all sessions, and returns the cause of ctx. It does not wait for handlers of modern
 // requests that ignore the end of their context, nor, for longer than four times FlushTimeout, for a
-// Store that does not return. Unlike Close, it does not interrupt writes to
-// connections: closing the http.Server does. If the owner of a connection is not a
-// [transport.Owner], its Read returns [io.EOF], and the owner decides when to close.
+// Store or a Locator that does not return. Unlike Close, it does not interrupt writes to connections:
+// closing the http.Server does. If the owner of a connection is not a [transport.Owner], its Read
+// returns [io.EOF], and the owner decides when to close.
 func (h *Handler) Shutdown(ctx context.Context) error {
 	h.Drain()
 	if h.forwarder != nil {
@@ -480,18 +480,20 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 	select {
 	case <-closed:
 	case <-flush.C:
-		h.o.Logger.Error("sessions not closed", "reason", "the store does not return")
+		h.o.Logger.Error("sessions not closed", "reason", "the store or the locator does not return")
 	}
 	return context.Cause(ctx)
 }
 
 // storeFlushes is how many times FlushTimeout a Handler that is being closed waits for its
-// connections, before the contexts of calls of the store end.
+// connections, before the contexts of calls of the store and the Locator end.
 const storeFlushes = 3
 
 // Close ends the Handler and all sessions at once, and waits until their connections are closed, and
-// calls of the Store have returned. Their contexts end after three times FlushTimeout. Modern requests that are being served are cancelled and answered with an error. Sessions in a
-// [SessionStore] stay there. Later requests are rejected with status 503. Close always returns nil.
+// calls of the Store and the Locator for them have returned. The contexts of these calls end after
+// three times FlushTimeout. Modern requests that are being served are cancelled and answered with an
+// error. Sessions in a [SessionStore] stay there. Later requests are rejected with status 503. Close
+// always returns nil.
 func (h *Handler) Close() error {
 	h.closed.Store(true)
 	h.closeConns()
@@ -501,7 +503,7 @@ func (h *Handler) Close() error {
 // closeConns closes all connections and rejects further ones.
 func (h *Handler) closeConns() {
 	var wait sync.WaitGroup
-	defer time.AfterFunc(storeFlushes*h.o.FlushTimeout, h.endStores).Stop()
+	time.AfterFunc(storeFlushes*h.o.FlushTimeout, h.endStores) // its goroutine ends by itself
 	h.Drain()
 	if h.forwarder != nil {
 		h.forwarder.close()

@@ -101,7 +101,9 @@ func (h *Handler) claim(ctx context.Context, id string) (*claimed, error) {
 	case errors.Is(err, ErrUnknown):
 		return nil, ErrUnknown
 	case err != nil:
-		h.o.Logger.Error("session not claimed", logged(id), "error", err)
+		if ctx.Err() == nil {
+			h.o.Logger.Error("session not claimed", logged(id), "error", err)
+		}
 		return nil, errStore
 	case holder != Holder{}:
 		return nil, heldError(holder)
@@ -114,7 +116,7 @@ func (h *Handler) release(id string) {
 	if h.o.Locator == nil {
 		return
 	}
-	if err := h.o.Locator.Release(context.Background(), id); err != nil {
+	if err := h.o.Locator.Release(h.stores, id); err != nil {
 		h.o.Logger.Error("claim of a session not released", logged(id), "error", err)
 	}
 }

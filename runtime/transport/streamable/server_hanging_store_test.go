@@ -74,6 +74,143 @@ func TestHandlerEndsDespiteHangingStore(t *testing.T) {
 	}
 }
 
+// hangingLocator is a Locator whose methods return when their context ends, once it hangs.
+type hangingLocator struct {
+	claims, releases atomic.Bool   // Claim hangs; Release hangs
+	begun            chan struct{} // receives when a method hangs
+	ended            chan struct{} // receives when it returns
+}
+
+func (l *hangingLocator) wait(ctx context.Context, hang *atomic.Bool) error {
+	if !hang.Load() {
+		return nil
+	}
+	l.begun <- struct{}{}
+	<-ctx.Done()
+	l.ended <- struct{}{}
+	return ctx.Err()
+}
+
+func (l *hangingLocator) Open(context.Context, string, func()) error { return nil }
+
+func (l *hangingLocator) Claim(ctx context.Context, _ string, _ func()) (streamable.Holder, error) {
+	return streamable.Holder{}, l.wait(ctx, &l.claims)
+}
+
+func (l *hangingLocator) Alive(context.Context, streamable.Holder) (bool, error) { return true, nil }
+
+func (l *hangingLocator) Release(ctx context.Context, _ string) error {
+	return l.wait(ctx, &l.releases)
+}
+
+// loadingStore is a store whose Load returns when its context ends, while hang is set.
+type loadingStore struct {
+	streamable.SessionStore
+	hang *atomic.Bool
+	wait func(context.Context, *atomic.Bool) error
+}
+
+func (s loadingStore) Load(ctx context.Context, session string) (streamable.Opening, []streamable.PersistedStream, error) {
+	if err := s.wait(ctx, s.hang); err != nil {
+		return streamable.Opening{}, nil, err
+	}
+	return s.SessionStore.Load(ctx, session)
+}
+
+// A Locator that hangs delays the end of a Handler, and does not prevent it.
+func TestHandlerEndsDespiteHangingLocator(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "sessions.db")
+	synctest.Test(t, func(t *testing.T) {
+		bolt := openStore(t, path)
+		defer bolt.Close()
+		l := &hangingLocator{begun: make(chan struct{}, 1), ended: make(chan struct{}, 1)}
+		s := serve(t, streamable.HandlerOptions{Store: bolt, Locator: l})
+		s.openSession(initialize)
+		l.releases.Store(true)
+		closed := make(chan struct{})
+		go func() { // ends with the handler
+			defer close(closed)
+			s.handler.Close()
+		}()
+		select {
+		case <-closed:
+		case <-time.After(time.Hour):
+			t.Fatal("Close has not returned after an hour")
+		}
+		<-l.ended
+		s.stop()
+	})
+}
+
+// A session is not loaded any longer than its client waits, or than the Handler is open. Another client
+// that waits for the same session gets it.
+func TestLoadEndsWithItsClientOrHandler(t *testing.T) {
+	for _, test := range []struct{ claim, closes bool }{{true, false}, {true, true}, {false, false}, {false, true}} {
+		path := filepath.Join(t.TempDir(), "sessions.db")
+		t.Run(fmt.Sprintf("%+v", test), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				bolt := openStore(t, path)
+				defer bolt.Close()
+				l := &hangingLocator{begun: make(chan struct{}, 1), ended: make(chan struct{}, 1)}
+				var loads atomic.Bool
+				o := streamable.HandlerOptions{Store: loadingStore{bolt, &loads, l.wait}, Locator: l}
+				before := serve(t, o)
+				id := before.openSession(initialize)
+				if err := before.handler.Shutdown(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				before.stop()
+				hang := &loads
+				if test.claim {
+					hang = &l.claims
+				}
+				hang.Store(true)
+				s := serve(t, o)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				gone := make(chan struct{})
+				go func() { // ends with ctx or the server
+					defer close(gone)
+					r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/mcp", nil)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					r.Header.Set("Accept", "text/event-stream")
+					r.Header.Set("MCP-Session-Id", id)
+					if resp, err := s.http.Do(r); err == nil {
+						resp.Body.Close()
+					}
+				}()
+				<-l.begun
+				hang.Store(false)
+				if test.closes {
+					s.handler.Close()
+				} else {
+					answered := make(chan struct{})
+					go func() { // ends with the response
+						defer close(answered)
+						if got := s.text(call(1, "echo"), "MCP-Session-Id", id); got != result(1) {
+							t.Errorf("the other client got %s", got)
+						}
+					}()
+					synctest.Wait()
+					cancel()
+					<-answered
+				}
+				select {
+				case <-l.ended:
+				case <-time.After(time.Hour):
+					t.Error("the context has not ended after an hour")
+				}
+				cancel()
+				<-gone
+				s.stop()
+			})
+		})
+	}
+}
+
 // A principal with many sessions does not cost another one the events of a larger session.
 func TestMemoryStoreDropsEventsOfLargestPrincipal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -81,8 +81,8 @@ func (h *Handler) load(ctx context.Context, r *http.Request, store SessionStore,
 			h.loading[id] = busy
 			h.mu.Unlock()
 			c, err := h.loadNow(ctx, r, store, id, principal)
-			// Other errors depend on the principal.
-			if _, held := errors.AsType[heldError](err); held || err == errStore {
+			// Other errors depend on the principal, or their cause is that the client of r has gone.
+			if _, held := errors.AsType[heldError](err); held || err == errStore && r.Context().Err() == nil {
 				busy.err = err
 			}
 			h.mu.Lock()
@@ -108,11 +108,15 @@ func (h *Handler) load(ctx context.Context, r *http.Request, store SessionStore,
 
 // loadNow is load without regard to concurrent calls.
 func (h *Handler) loadNow(ctx context.Context, r *http.Request, store SessionStore, id, principal string) (*serverConn, error) {
-	claim, err := h.claim(ctx, id)
+	waiting, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(h.stores, cancel)()
+	loading := &storeContext{waiting, ctx, guard.Account(ctx)}
+	claim, err := h.claim(loading, id)
 	if err != nil {
 		return nil, err
 	}
-	c, err := h.restore(ctx, r, store, id, principal)
+	c, err := h.restore(ctx, loading, r, store, id, principal)
 	if err != nil {
 		h.release(id)
 		return nil, err
@@ -124,12 +128,14 @@ func (h *Handler) loadNow(ctx context.Context, r *http.Request, store SessionSto
 	return c, nil
 }
 
-// restore opens a connection for a session in the store.
-func (h *Handler) restore(ctx context.Context, r *http.Request, store SessionStore, id, principal string) (*serverConn, error) {
-	opening, streams, err := store.Load(h.storing(ctx, guard.Account(ctx)), id)
+// restore opens a connection for a session in the store. loading is the context of Load.
+func (h *Handler) restore(ctx, loading context.Context, r *http.Request, store SessionStore, id, principal string) (*serverConn, error) {
+	opening, streams, err := store.Load(loading, id)
 	switch {
 	case errors.Is(err, ErrUnknown):
 		return nil, ErrUnknown
+	case err != nil && loading.Err() != nil:
+		return nil, errStore
 	case err != nil:
 		h.o.Logger.Error("session not loaded", logged(id), "error", err)
 		return nil, errStore // not ErrUnknown: the next attempt may succeed
