@@ -33,6 +33,22 @@ func (s *hangingStore) Append(ctx context.Context, session, stream string, e str
 	return s.SessionStore.Append(ctx, session, stream, e)
 }
 
+// tryRequest sends a request of a session. What becomes of it does not matter: a Handler that is closed
+// interrupts its connection.
+func (s *testServer) tryRequest(ctx context.Context, method, body, session string) {
+	r, err := http.NewRequestWithContext(ctx, method, "http://localhost/mcp", strings.NewReader(body))
+	if err != nil {
+		s.t.Error(err)
+		return
+	}
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("MCP-Session-Id", session)
+	if resp, err := s.http.Do(r); err == nil {
+		resp.Body.Close()
+	}
+}
+
 // A store that hangs delays the end of a Handler, and does not prevent it. Shutdown does not even wait
 // for a store that ignores its context. The test runs outside of a bubble, because goroutines wait
 // for a mutex.
@@ -55,7 +71,7 @@ func TestHandlerEndsDespiteHangingStore(t *testing.T) {
 			sent := make(chan struct{})
 			go func() { // ends with the server
 				defer close(sent)
-				s.do("POST", call(1, "log"), "MCP-Session-Id", id).Body.Close()
+				s.tryRequest(t.Context(), "POST", call(1, "log"), id)
 			}()
 			<-store.begun
 			if test.shutdown {
@@ -171,16 +187,7 @@ func TestLoadEndsWithItsClientOrHandler(t *testing.T) {
 				gone := make(chan struct{})
 				go func() { // ends with ctx or the server
 					defer close(gone)
-					r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/mcp", nil)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					r.Header.Set("Accept", "text/event-stream")
-					r.Header.Set("MCP-Session-Id", id)
-					if resp, err := s.http.Do(r); err == nil {
-						resp.Body.Close()
-					}
+					s.tryRequest(ctx, "GET", "", id)
 				}()
 				<-l.begun
 				hang.Store(false)
