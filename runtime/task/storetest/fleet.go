@@ -94,7 +94,7 @@ func joinAll(t *testing.T, fleet Fleet, n int) (members []*member) {
 }
 
 // patience bounds all waits. Only a test that fails reaches it.
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 // eventually waits until a condition holds.
 func eventually(t *testing.T, what string, holds func() bool) {
@@ -141,6 +141,14 @@ func (m *member) lives(t *testing.T, other *member) bool {
 		t.Fatal(err)
 	}
 	return alive
+}
+
+// settle returns once the changes of a task are reported to a member that follows it. In a cluster,
+// the subscription of the member arrives at other servers a moment later, but before a read of the
+// record that follows it.
+func (m *member) settle(t *testing.T, id string) {
+	t.Helper()
+	get(t, m.store, id)
 }
 
 // lists reports whether a member is in the list of another member.
@@ -404,7 +412,7 @@ func changesReported(t *testing.T, fleet Fleet) {
 	stop := b.Follow("x", fb)
 	second, _, fb2 := follower()
 	stop2 := b.Follow("x", fb2)
-	b.lives(t, a) // so that the other members know that b follows
+	b.settle(t, "x")
 	r = update(t, a.store, r)
 	receive(t, "the change was reported", changedB)
 	receive(t, "the change was reported again", second)
@@ -433,7 +441,7 @@ func changesWhileCut(t *testing.T, fleet Fleet) {
 	r := create(t, a.store, plain("x", "o"))
 	changed, _, f := follower()
 	defer b.Follow("x", f)()
-	b.lives(t, a)
+	b.settle(t, "x")
 	heal := fleet.Cut(t, b.store)
 	for len(changed) > 0 {
 		<-changed
@@ -459,11 +467,14 @@ func failedWriteReported(t *testing.T, fleet Fleet) {
 	defer a.Follow("x", f)()
 	changedB, _, fb := follower()
 	defer b.Follow("x", fb)()
-	a.lives(t, b)
-	b.lives(t, a)
+	a.settle(t, "x")
+	b.settle(t, "x")
 	end := fleet.LoseAcknowledgements(t, a.store)
-	// On a slow machine, the time of an update may end before its write is sent.
-	for timeout := 100 * time.Millisecond; len(changedB) == 0 && timeout < time.Minute; timeout *= 2 {
+	// On a slow machine, the time of an update may end before its write is sent. Servers may lose the
+	// announcement of the write, which the store finds later.
+	attempts := 0
+	for timeout := 100 * time.Millisecond; len(changedB) == 0 && timeout < 10*time.Second; timeout *= 2 {
+		attempts++
 		ctx, cancel := context.WithTimeout(t.Context(), timeout)
 		_, err := a.store.Update(ctx, r)
 		cancel()
@@ -484,8 +495,8 @@ func failedWriteReported(t *testing.T, fleet Fleet) {
 	r = get(t, a.store, "x")
 	update(t, a.store, r)
 	receive(t, "the next write was reported", changedB)
-	if len(changed) > 1 {
-		t.Errorf("%d reports", len(changed))
+	if len(changed) > attempts {
+		t.Errorf("%d reports of %d writes", len(changed), attempts)
 	}
 }
 
