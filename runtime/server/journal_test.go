@@ -820,3 +820,94 @@ func TestDurableTaskWaitsForItsTool(t *testing.T) {
 		}
 	}
 }
+
+// A call that has begun goes on although the input schema of a later program refuses its arguments.
+// If it was cancelled, it is undone. Tools with middleware are an exception: the middleware may have
+// recorded something after arguments were refused.
+func TestStricterSchemaDoesNotEndCallThatHasBegun(t *testing.T) {
+	type earlier struct {
+		Item string `json:"item"`
+	}
+	type later struct {
+		Item string `json:"item"`
+		Size string `json:"size"` // required
+	}
+	const order = `{"name":"order","arguments":{"item":"shoe"}}`
+	// add adds the tool of the earlier or of the later program.
+	add := func(strict bool, f func(ctx context.Context, c *server.Call, item string) (string, error), options ...server.ToolOption) func(*server.Server) {
+		return func(s *server.Server) {
+			if strict {
+				must(server.AddTool(s, "order", "", func(ctx context.Context, c *server.Call, in later) (string, error) {
+					return f(ctx, c, in.Item+in.Size)
+				}, options...))
+				return
+			}
+			must(server.AddTool(s, "order", "", func(ctx context.Context, c *server.Call, in earlier) (string, error) { return f(ctx, c, in.Item) }, options...))
+		}
+	}
+	for _, fate := range []string{"answered", "cancelled"} {
+		t.Run("task "+fate, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				x := newEffects(t)
+				f := func(ctx context.Context, c *server.Call, item string) (string, error) {
+					if err := x.book(ctx, c, item); err != nil {
+						return "", err
+					}
+					return askName(ctx, c, "Who?")
+				}
+				d := newDurable(t, nil)
+				d.s.Close()
+				d.s, d.m = withTasksOf(t, d.cfg, d.cfg.TaskStore, add(false, f, server.Durable()))
+				c := connect(t, d.s, clientConfig{capabilities: clientCapabilities(t, everyInput)})
+				created, _ := c.call("tools/call", strings.TrimSuffix(order, "}")+`,"task":{}}`)
+				id := taskID(t, created)
+				time.Sleep(time.Minute)
+				d.s.Close()
+				d.s, d.m = withTasksOf(t, d.cfg, d.cfg.TaskStore, add(true, f, server.Durable()))
+				if fate == "answered" {
+					d.answer(id, d.open(id)[0].Number, accept(`{"name":"Ada"}`))
+					equal(t, "result", "accept Ada", d.result(id))
+					equal(t, "effects", []string{"shoe"}, x.all())
+					return
+				}
+				if _, err := d.m.Cancel(t.Context(), "ada", id, nil); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Minute)
+				equal(t, "effects", []string{"shoe", "undo shoe"}, x.all())
+			})
+		})
+	}
+	t.Run("rounds", func(t *testing.T) {
+		f := func(ctx context.Context, c *server.Call, item string) (string, error) {
+			name, err := askName(ctx, c, "Who?")
+			return item + " " + name, err
+		}
+		cfg := server.Config{StateKeys: [][]byte{make([]byte, 32)}}
+		open := func(strict bool, options ...server.ToolOption) *roundClient {
+			s := newServer(t, cfg)
+			add(strict, f, options...)(s)
+			return connectRounds(t, s)
+		}
+		one := open(false).round("tools/call", order, nil, nil)
+		answers := map[string]string{one.name(t): accept(`{"name":"Ada"}`)}
+		equal(t, "result", "shoe accept Ada", open(true).round("tools/call", order, one, answers).text)
+		if got := open(true).round("tools/call", order, nil, nil).text; !strings.Contains(got, "size") {
+			t.Errorf("a new call got %q", got)
+		}
+		asks := server.WrapTool(func(next server.ToolHandler) server.ToolHandler {
+			return func(ctx context.Context, c *server.Call, r *server.ToolRequest) (*mcp.CallToolResult, error) {
+				result, err := next(ctx, c, r)
+				if _, err := askName(ctx, c, "Again?"); err != nil {
+					return nil, err
+				}
+				return result, err
+			}
+		})
+		one = open(true, asks).round("tools/call", order, nil, nil)
+		answers = map[string]string{one.name(t): accept(`{"name":"Ada"}`)}
+		if got := open(true, asks).round("tools/call", order, one, answers).text; !strings.Contains(got, "size") {
+			t.Errorf("a call that middleware has continued got %q", got)
+		}
+	})
+}

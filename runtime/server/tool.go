@@ -99,8 +99,9 @@ func ToolOptions(options ...ToolOption) ToolOption {
 // [Config.InputTimeout].
 //
 // The function must run the steps and make the input requests that the journal has, in any order;
-// see [Step]. If you change them, change the [Version], too. Log messages of a run are dropped as
-// long as it repeats earlier ones.
+// see [Step]. If you change them, change the [Version], too. Once a run has recorded something, the
+// arguments are not validated again in later runs, unless the tool has middleware. Log messages of a
+// run are dropped as long as it repeats earlier ones.
 func Durable() ToolOption { return Tasks(receiver.Support{Restartable: true}) }
 
 // Version names the version of the function of a tool. A task that a function of another version
@@ -571,14 +572,15 @@ func (t *tool) serve(ctx context.Context, c *Call, arguments json.RawMessage) (*
 	return t.call(ctx, c, arguments)
 }
 
-// prepare validates the arguments and adds defaults. refused is the result if they are invalid;
-// otherwise nil.
+// prepare validates the arguments, unless begunWith says that they were valid, and adds defaults.
+// refused is the result if they are invalid; otherwise nil.
 func (t *tool) prepare(ctx context.Context, c *Call, arguments json.RawMessage) (complete json.RawMessage, refused *mcp.CallToolResult, err error) {
 	faults, err := t.in.Check(ctx, arguments)
 	if err != nil {
 		return nil, nil, err
 	}
-	if faults != "" {
+	accepted := faults != "" && t.begunWith(c)
+	if faults != "" && !accepted {
 		return nil, errorResult("The arguments do not comply with the input schema of this tool.\n" + faults), nil
 	}
 	if _, isTask := c.Task(); !isTask {
@@ -587,13 +589,22 @@ func (t *tool) prepare(ctx context.Context, c *Call, arguments json.RawMessage) 
 		}
 	}
 	complete, changed := t.defaults.addTo(arguments)
-	if !changed {
+	if !changed || accepted {
 		return complete, nil, nil
 	}
 	if faults, err = t.in.Check(ctx, complete); err == nil && faults != "" {
 		refused = errorResult("With the defaults of absent members, the arguments do not comply with the input schema of this tool.\n" + faults)
 	}
 	return complete, refused, err
+}
+
+// begunWith reports whether an earlier run of the function has begun with the arguments of the call.
+// They have complied with the input schema of its program, and need not comply with that of this
+// one: otherwise the call would fail after what it has done, and a task would register none of its
+// undos. Middleware may have recorded what remains to be asked for, after arguments were refused. So
+// those of a tool with middleware are validated in each run.
+func (t *tool) begunWith(c *Call) bool {
+	return t.wrapped == nil && c.replays() && c.recording().Replays()
 }
 
 // callLimited calls the function of a tool with the option [MaxRunning].
