@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -37,6 +38,7 @@ type peer struct {
 	received []jsonrpc.Message // notifications, and input requests in sessions
 	changed  chan struct{}     // closed and replaced when received has grown
 	ended    chan struct{}
+	closed   atomic.Bool // close was called
 }
 
 // Capabilities of clients.
@@ -127,6 +129,7 @@ func (p *peer) end() {
 
 // close closes the connection.
 func (p *peer) close() {
+	p.closed.Store(true)
 	p.conn.Close()
 	<-p.ended
 }
@@ -140,7 +143,7 @@ func (p *peer) write(m jsonrpc.Message) {
 		}
 		err = p.conn.Write(p.c.ctx, transport.Message{Text: text})
 	}
-	if err != nil {
+	if err != nil && !p.closed.Load() { // a case may end before a response to a withdrawn request is sent
 		p.c.Errorf("send %s: %v", m.Method, err)
 	}
 }
