@@ -28,6 +28,9 @@ type quotaView struct {
 	sub   *nats.Subscription
 	state quota.State
 	seq   uint64 // of the message; 0 if there is none
+	// doubtful is set if the leader had an earlier message: the stream was created again or restored,
+	// or the leader was cut off. Only a write finds out which.
+	doubtful bool
 }
 
 func (s *Store) quotaStream() string         { return s.options.Name + "-quotas" }
@@ -60,16 +63,16 @@ func (m *membership) Reserve(ctx context.Context, name string, r task.Reservatio
 		return wrap("reserve", err)
 	}
 	m.mu.Lock()
-	known := view.seq > 0
+	state, seq, known := view.state, view.seq, view.seq > 0 && !view.doubtful
 	m.mu.Unlock()
-	err = m.s.retry(ctx, "reserve", func(ctx context.Context) error {
+	err = m.s.retry(ctx, "reserve", func(ctx context.Context) (err error) {
 		if !known {
-			if err := m.readQuota(ctx, view); err != nil {
+			if state, seq, err = m.readQuota(ctx, view); err != nil {
 				return err
 			}
 		}
 		known = false // after a failure
-		return m.writeQuota(ctx, view, r)
+		return m.writeQuota(ctx, view, state, seq, r)
 	})
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -88,7 +91,9 @@ func (m *membership) Share(name string) task.Share {
 	if view == nil {
 		return task.Share{}
 	}
-	return view.state.Share(m.self.ID, func(id string) bool { _, known := m.members[id]; return known })
+	share := view.state.Share(m.self.ID, func(id string) bool { _, known := m.members[id]; return known })
+	share.Stale = share.Stale || view.doubtful
+	return share
 }
 
 // viewQuota returns the view of a quota, which announcements keep up to date.
@@ -108,46 +113,49 @@ func (m *membership) viewQuota(name string) (*quotaView, error) {
 	return view, nil
 }
 
-// readQuota reads a quota from the leader, once.
-func (m *membership) readQuota(ctx context.Context, view *quotaView) error {
+// readQuota reads a quota from the leader, once, and applies it unless the view has a later message.
+// It returns what it has read, with the sequence 0 if there is no message.
+func (m *membership) readQuota(ctx context.Context, view *quotaView) (state quota.State, seq uint64, err error) {
 	m.mu.Lock()
 	before := view.seq
 	m.mu.Unlock()
 	msg, err := m.s.read(ctx, m.s.quotaStream(), getRequest{Last: m.s.quotaKey(quotaDigest(view.name))})
 	if err != nil {
-		return err
+		return nil, 0, err
 	}
-	if msg == nil {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if view.seq == before { // otherwise a later message was seen meanwhile
-			view.state, view.seq = nil, 0
+	if msg != nil {
+		seq = msg.Seq
+		if state, _, err = m.seeQuota(view, seq, msg.Data); err != nil {
+			return nil, 0, err
 		}
-		return nil
 	}
-	_, err = m.seeQuota(view, msg.Seq, msg.Data)
-	return err
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	view.doubtful = seq < before
+	return state, seq, nil
 }
 
-// seeQuota applies a message of a quota. It returns false if the view has a later message.
-func (m *membership) seeQuota(view *quotaView, seq uint64, data []byte) (newer bool, err error) {
+// seeQuota applies a message of a quota, and returns its content. Newer is false if the view has a
+// later message.
+func (m *membership) seeQuota(view *quotaView, seq uint64, data []byte) (state quota.State, newer bool, err error) {
 	var wire wireQuota
 	if err := json.Unmarshal(data, &wire); err != nil {
-		return false, fmt.Errorf("quota %q: %w", view.name, err)
+		return nil, false, fmt.Errorf("quota %q: %w", view.name, err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if newer = seq > view.seq; newer {
 		view.state, view.seq = wire.Shares, seq
 	}
-	return newer, nil
+	return wire.Shares, newer, nil
 }
 
-// writeQuota writes a reservation by compare-and-set, once. It writes even if nothing changes, so
-// that no earlier write whose acknowledgement was lost can follow.
-func (m *membership) writeQuota(ctx context.Context, view *quotaView, r task.Reservation) error {
+// writeQuota writes a reservation by compare-and-set, once: seq is the sequence of the message with
+// the state, or 0 if there is none. It writes even if nothing changes, so that no earlier write whose
+// acknowledgement was lost can follow.
+func (m *membership) writeQuota(ctx context.Context, view *quotaView, state quota.State, seq uint64, r task.Reservation) error {
 	m.mu.Lock()
-	state, seq := view.state, view.seq
+	before := view.seq
 	m.mu.Unlock()
 	dead := map[string]bool{}
 	for i := range state {
@@ -188,12 +196,17 @@ func (m *membership) writeQuota(ctx context.Context, view *quotaView, r task.Res
 	if err != nil {
 		return err
 	}
+	// The servers have accepted seq as the latest, so a later message is one that they have lost.
+	replaced := before > seq
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if written > view.seq {
-		view.state, view.seq = state, written
+	if written > view.seq || replaced {
+		view.state, view.seq, view.doubtful = state, written, false
 	}
-	return nil
+	m.mu.Unlock()
+	if replaced { // announcements since then were taken for earlier ones
+		_, _, err = m.readQuota(ctx, view)
+	}
+	return err
 }
 
 // processQuota applies an announcement of a quota.
@@ -205,7 +218,7 @@ func (m *membership) processQuota(msg *nats.Msg) {
 	if view == nil || err != nil {
 		return
 	}
-	if newer, err := m.seeQuota(view, seq, msg.Data); err == nil && newer && msg.Header.Get(headerStore) != m.s.id {
+	if _, newer, err := m.seeQuota(view, seq, msg.Data); err == nil && newer && msg.Header.Get(headerStore) != m.s.id {
 		m.events.Shared(view.name)
 	}
 }
@@ -223,7 +236,7 @@ func (m *membership) readQuotas(which func(view *quotaView) bool) (ok bool) {
 	m.mu.Unlock()
 	ok = true
 	for _, view := range views {
-		if m.s.retry(m.lifetime, "read quota", func(ctx context.Context) error { return m.readQuota(ctx, view) }) != nil {
+		if m.s.retry(m.lifetime, "read quota", func(ctx context.Context) error { _, _, err := m.readQuota(ctx, view); return err }) != nil {
 			ok = false
 			continue
 		}

@@ -135,3 +135,42 @@ func TestQuotaUnderContention(t *testing.T) {
 		t.Errorf("%d permits at once", greatest)
 	}
 }
+
+// If an operator deletes the stream of quotas and a process creates it again, the sequences begin
+// anew. Members reserve permits again, and a member that waits learns that its share is out of date.
+func TestQuotaInNewStream(t *testing.T) {
+	c := natstest.Run(t, 1)
+	js := c.JetStream(t)
+	first := open(t, js, jetstream.Options{Timeout: 5 * time.Second})
+	a, ea := joinQuotas(t, first, "a", time.Minute)
+	b, _ := joinQuotas(t, open(t, c.JetStream(t), jetstream.Options{Name: first.Name(), Timeout: 5 * time.Second}), "b", time.Minute)
+	reserve := func(m task.Membership, used, want int64) {
+		t.Helper()
+		if err := m.Reserve(t.Context(), "q", task.Reservation{Used: used, Want: want, Max: 3}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 10 {
+		reserve(b, 3, 3)
+	}
+	reserve(a, 0, 1)
+	share(t, a, ea.shared, "q", task.Share{})
+	if err := js.DeleteStream(t.Context(), first.Name()+"-quotas"); err != nil {
+		t.Fatal(err)
+	}
+	d, ed := joinQuotas(t, open(t, c.JetStream(t), jetstream.Options{Name: first.Name()}), "d", time.Minute)
+	reserve(d, 0, 1)
+	reserve(b, 1, 1) // until it writes, the others do not know what it uses
+	// As after an election, a reads the quotas that it waits for.
+	if err := js.Conn().Publish("$JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED."+first.Name()+"-quotas", nil); err != nil {
+		t.Fatal(err)
+	}
+	share(t, a, ea.shared, "q", task.Share{Stale: true})
+	reserve(a, 0, 1)
+	share(t, a, ea.shared, "q", task.Share{Granted: 1})
+	reserve(d, 0, 2)
+	share(t, a, ea.shared, "q", task.Share{Granted: 1, Contended: true})
+	reserve(b, 0, 0)
+	share(t, d, ed.shared, "q", task.Share{Granted: 2})
+	share(t, a, ea.shared, "q", task.Share{Granted: 1})
+}
