@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
@@ -14,7 +15,9 @@ import (
 // of tasks that it has created. It keeps their ids, owners, contents and journals, and for each
 // owner the order of creation; revisions start at 1. No other caller may use the stores meanwhile.
 // You can repeat an interrupted import: it skips the tasks that it has copied. It fails with
-// [task.ErrExists] if to has a different task with the same id.
+// [task.ErrExists] if to has a different task with the same id. If both stores have the default key of
+// server.Config.StateKeys, that of to stays: calls that wait for input without a task and whose state
+// has the other key then fail.
 func Import(ctx context.Context, to, from task.Store) (created int, err error) {
 	type entry struct {
 		owner, id string
@@ -84,8 +87,12 @@ func importTask(ctx context.Context, to, from task.Store, id string) (created bo
 	if failed != nil {
 		return false, failed
 	}
-	if present.Owner != r.Owner || !present.Created.Equal(r.Created) {
-		return false, err
+	if present.Owner == r.Owner && (noTask(r.Owner) || present.Created.Equal(r.Created)) {
+		return false, nil
 	}
-	return false, nil
+	return false, err
 }
+
+// noTask reports whether a record with the owner is no task of a principal, but something that
+// servers keep in their store: the owner begins with a zero byte.
+func noTask(owner string) bool { return strings.HasPrefix(owner, "\x00") }

@@ -11,10 +11,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/bolt"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream/natstest"
+	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
 
 // listAll returns the tasks of an owner by their ids, in order.
@@ -103,6 +105,29 @@ func TestImport(t *testing.T) {
 	create(t, other, record("task-0"))
 	if _, err := jetstream.Import(t.Context(), other, from); !errors.Is(err, task.ErrExists) {
 		t.Errorf("import of an existing id: %v", err)
+	}
+}
+
+// The tasks of two files are copied to one store, although the servers of both have stored a key.
+func TestImportKeepsKey(t *testing.T) {
+	t.Parallel()
+	to := memory.New()
+	var first task.Record
+	for n, id := range []string{"one", "two"} {
+		from := memory.New()
+		key := record("mcpwire.state-key")
+		key.Owner, key.Status, key.Created = "\x00mcpwire.state-key", mcp.TaskStatusCompleted, key.Created.Add(time.Duration(n)*time.Second)
+		key = create(t, from, key)
+		if n == 0 {
+			first = key
+		}
+		create(t, from, record(id))
+		if got, err := jetstream.Import(t.Context(), to, from); got != 2-n || err != nil {
+			t.Errorf("%s: imported %d, %v", id, got, err)
+		}
+	}
+	if r, err := to.Get(t.Context(), first.ID); err != nil || !r.Created.Equal(first.Created) {
+		t.Errorf("the key is of %v, %v", r.Created, err)
 	}
 }
 
