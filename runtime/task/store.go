@@ -43,7 +43,7 @@ var (
 // Manager repeats the write. Package storetest tests this contract.
 //
 // There are two kinds of stores. A shared store is used by the Managers of several processes at
-// once; they form a fleet, see [Store].Join. Each process opens it once. Its reads are never out of
+// once; they form a fleet, see [Store].Join. Each Manager opens it for itself. Its reads are never out of
 // date: Get, Journal, Scan and [Membership.Orphans] return what was written, by any process, before
 // they were called; function RunFleet of package storetest tests the rest of its contract. Any
 // other store is used by one Manager at a time, and embeds [Local]. Everything that a store can do
@@ -98,10 +98,10 @@ type Store interface {
 	// store keeps all acknowledged writes. Close may be called again.
 	Close() error
 
-	// Acquire reserves a store that is not shared for one Manager. It fails with [ErrInUse] while
-	// the store is reserved, and with [ErrLocked] while another process uses it. [New] calls it.
-	// The Manager calls release once it has closed and all of its work has returned. Acquire of a
-	// shared store reserves nothing.
+	// Acquire reserves the store for one Manager. It fails with [ErrInUse] while the store is
+	// reserved, and with [ErrLocked] while another process uses a store that is not shared. [New]
+	// calls it. The Manager calls release once it has closed and all of its work has returned. If
+	// the store is shared, other Managers open it again.
 	Acquire() (release func(), err error)
 
 	// Join makes the caller a member of the fleet of a shared store until [Membership.Leave] is

@@ -59,12 +59,13 @@ type Options struct {
 
 // Store stores records in streams. Create one with [Open]. Its methods may be called concurrently.
 type Store struct {
-	nc         *nats.Conn
-	id         string // random; identifies the Store among those of the same name
-	api        string // prefix of the subjects of the JetStream API
-	options    Options
-	partitions int
-	part       int // maximum size of a part in bytes
+	nc          *nats.Conn
+	id          string // random; identifies the Store among those of the same name
+	api         string // prefix of the subjects of the JetStream API
+	options     Options
+	partitions  int
+	part        int        // maximum size of a part in bytes
+	reservation task.Local // only its Acquire is used
 	// sweepPortion is the number of entries of a bucket that are read at once.
 	sweepPortion int
 
@@ -327,8 +328,9 @@ func (s *Store) Health() error {
 	return nil
 }
 
-// Acquire implements [task.Store].
-func (s *Store) Acquire() (release func(), err error) { return func() {}, nil }
+// Acquire implements [task.Store]. Announcements name the Store that has published them, so two
+// Managers with one Store would miss each other's changes.
+func (s *Store) Acquire() (release func(), err error) { return s.reservation.Acquire() }
 
 // Close implements [task.Store]. It does not close the connection.
 func (s *Store) Close() error {

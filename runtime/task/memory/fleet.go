@@ -40,8 +40,9 @@ func (f *Fleet) Store() *FleetStore { return &FleetStore{fleet: f, records: f.st
 
 // FleetStore is the store of one Manager of a [Fleet]. Its methods may be called concurrently.
 type FleetStore struct {
-	fleet   *Fleet
-	records *Store
+	fleet       *Fleet
+	records     *Store
+	reservation task.Local // only its Acquire is used
 
 	mu     sync.Mutex
 	cut    bool
@@ -247,7 +248,7 @@ type follower struct {
 }
 
 // Acquire implements [task.Store].
-func (s *FleetStore) Acquire() (release func(), err error) { return func() {}, nil }
+func (s *FleetStore) Acquire() (release func(), err error) { return s.reservation.Acquire() }
 
 // Now implements [task.Store]. It returns [time.Now].
 func (s *FleetStore) Now() time.Time { return time.Now() }
