@@ -17,13 +17,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/internal/browsertest"
 )
 
 // A client in Chromium, made with the official package, shows the page of examples/poll in a frame
 // of another origin. A click on the page calls a tool. MCPWIRE_SCREENSHOTS names a folder for a
 // screenshot.
 func TestBrowserShowsViewOfServer(t *testing.T) {
-	chromium := browser(t)
+	chromium := browsertest.Find(t)
 	needPackages(t, "apps")
 	script, err := exec.Command(filepath.Join("apps", "node_modules", ".bin", "esbuild"), filepath.Join("apps", "host.mjs"), "--bundle", "--format=esm").Output()
 	if err != nil {
@@ -61,7 +63,7 @@ func TestBrowserShowsViewOfServer(t *testing.T) {
 	web := httptest.NewServer(mux)
 	defer web.Close()
 
-	document := chromium.open(t, web.URL+"/?sandbox="+url.QueryEscape(sandbox.URL), "view.png")
+	document, _ := chromium.Open(t, web.URL+"/?sandbox="+url.QueryEscape(sandbox.URL), "700,500", "view.png")
 	log := regexp.MustCompile(`(?s)<pre id="log">(.*?)</pre>`).FindStringSubmatch(document)
 	if log == nil {
 		t.Fatalf("the document has no log:\n%s", document)
@@ -111,41 +113,4 @@ func startPoll(t *testing.T) *url.URL {
 		t.Fatal(err)
 	}
 	return target
-}
-
-// program is the path of the Chromium executable.
-type program string
-
-func browser(t *testing.T) program {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("a browser takes seconds to start")
-	}
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return program(path)
-		}
-	}
-	t.Skip("chromium is not installed")
-	return ""
-}
-
-// open opens a page in the browser, takes a screenshot and returns the document.
-func (p program) open(t *testing.T, at, name string) (document string) {
-	t.Helper()
-	folder := os.Getenv("MCPWIRE_SCREENSHOTS")
-	if folder == "" {
-		folder = t.TempDir()
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, string(p), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-		"--user-data-dir="+t.TempDir(), "--window-size=700,500", "--screenshot="+filepath.Join(folder, name), "--dump-dom", at)
-	var errs strings.Builder
-	cmd.Stderr, cmd.WaitDelay = &errs, 10*time.Second
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, errs.String())
-	}
-	return string(out)
 }

@@ -25,6 +25,7 @@ import (
 	official "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 
+	"github.com/mcpwire/mcpwire/internal/browsertest"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/auth"
 	"github.com/mcpwire/mcpwire/runtime/auth/jwtauth"
@@ -407,7 +408,7 @@ func TestClientCredentialsAtOIDCProvider(t *testing.T) {
 
 // The user logs in with Chromium, which the loopback user agent opens.
 func TestBrowserLogsInAtOIDCProvider(t *testing.T) {
-	chromium := browser(t)
+	chromium := browsertest.Find(t)
 	issuer := startProvider(t)
 	x := protect(t, issuer, nil)
 	agent := loopback.New(&loopback.Options{Open: func(at string) error {

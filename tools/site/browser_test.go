@@ -1,22 +1,21 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"image"
 	_ "image/png"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	_ "embed"
+
+	"github.com/mcpwire/mcpwire/internal/browsertest"
 )
 
 //go:embed testdata/check.html
@@ -25,7 +24,7 @@ var check string
 // A browser shows all pages at a width of 375 pixels without a scroll bar and without a message on its
 // console, and the search finds a page and goes there.
 func TestBrowserShowsSite(t *testing.T) {
-	chromium := browser(t)
+	chromium := browsertest.Find(t)
 	files := siteFiles(t)
 	type report struct {
 		Shown int      // pages
@@ -79,7 +78,7 @@ func TestBrowserShowsSite(t *testing.T) {
 	server := httptest.NewServer(mux)
 	defer server.Close()
 
-	_, console := chromium.run(t, "--window-size=1280,900", "--enable-logging=stderr", "--dump-dom", server.URL+"/check.html")
+	_, console := chromium.Run(t, "--window-size=1280,900", "--enable-logging=stderr", "--dump-dom", server.URL+"/check.html")
 	select {
 	case got := <-reports:
 		if got.Shown != len(names(files)) || len(got.Wide) > 0 {
@@ -100,7 +99,7 @@ func TestBrowserShowsSite(t *testing.T) {
 
 // The site needs no server: in a folder, it is dark for readers who want it so, and can be searched.
 func TestBrowserShowsFolder(t *testing.T) {
-	chromium := browser(t)
+	chromium := browsertest.Find(t)
 	dir := t.TempDir()
 	if err := buildSite(dir); err != nil {
 		t.Fatal(err)
@@ -115,13 +114,13 @@ func TestBrowserShowsFolder(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "reference", "search.html"), page, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	shown, _ := chromium.run(t, "--virtual-time-budget=10000", "--dump-dom", "file://"+dir+"/reference/search.html")
+	shown, _ := chromium.Run(t, "--virtual-time-budget=10000", "--dump-dom", "file://"+dir+"/reference/search.html")
 	if !strings.Contains(shown, `<li><a href="../howto/signals.html#`) {
 		t.Errorf("the search has not found a page:\n%s", shown)
 	}
 	for scheme, isDark := range map[string]bool{"0": true, "1": false} {
 		picture := filepath.Join(t.TempDir(), "page.png")
-		chromium.run(t, "--window-size=800,600", "--blink-settings=preferredColorScheme="+scheme, "--screenshot="+picture, "file://"+dir+"/tutorial/1-hello.html")
+		chromium.Run(t, "--window-size=800,600", "--blink-settings=preferredColorScheme="+scheme, "--screenshot="+picture, "file://"+dir+"/tutorial/1-hello.html")
 		f, err := os.Open(picture)
 		if err != nil {
 			t.Fatal(err)
@@ -143,36 +142,4 @@ func TestBrowserShowsFolder(t *testing.T) {
 			t.Errorf("colour scheme %s: %d of %d pixels are dark", scheme, dark, all)
 		}
 	}
-}
-
-// program is the path of the Chromium executable.
-type program string
-
-func browser(t *testing.T) program {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("a browser takes seconds to start")
-	}
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return program(path)
-		}
-	}
-	t.Skip("chromium is not installed")
-	return ""
-}
-
-// run runs the browser headless and returns what it prints and what it logs.
-func (p program) run(t *testing.T, args ...string) (out, log string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	common := []string{"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--user-data-dir=" + t.TempDir()}
-	cmd := exec.CommandContext(ctx, string(p), append(common, args...)...)
-	var printed, logged strings.Builder
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &printed, &logged, 10*time.Second
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("%v\n%s", err, logged.String())
-	}
-	return printed.String(), logged.String()
 }

@@ -9,16 +9,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/internal/browsertest"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/debugpage"
@@ -28,7 +26,7 @@ import (
 // A browser shows the tasks of a Manager, among them one with a hostile message, and the page of
 // that task with its history. Screenshots are written to the directory MCPWIRE_SCREENSHOTS, if set.
 func TestBrowserShowsTasks(t *testing.T) {
-	chromium := browser(t)
+	chromium := browsertest.Find(t)
 	store, history := memory.New(), debugpage.NewHistory(0)
 	m, err := task.New(t.Context(), task.Config{Store: store, Audit: history.Add})
 	if err != nil {
@@ -46,7 +44,7 @@ func TestBrowserShowsTasks(t *testing.T) {
 	server := httptest.NewServer(debugpage.New(debugpage.Config{Store: store, Stats: m.Stats, History: history}))
 	defer server.Close()
 
-	list := chromium.open(t, server.URL+"/?status=all", "list.png")
+	list := open(t, chromium, server.URL+"/?status=all", "list.png")
 	ages := regexp.MustCompile(`^[0-9]+[sm]`)
 	for _, table := range []struct {
 		id   string
@@ -88,7 +86,7 @@ func TestBrowserShowsTasks(t *testing.T) {
 	if link == nil {
 		t.Fatalf("no link to %s:\n%s", attacked.id, list)
 	}
-	detail := chromium.open(t, server.URL+"/"+link[1], "task.png")
+	detail := open(t, chromium, server.URL+"/"+link[1], "task.png")
 	if !regexp.MustCompile(`(?s)id="history".*<td>created</td><td><span class="status working">`).MatchString(detail) {
 		t.Errorf("no history:\n%s", detail)
 	}
@@ -103,7 +101,7 @@ func TestBrowserShowsTasks(t *testing.T) {
 
 // A browser cancels a task with the form of the page, but not for a page of another site.
 func TestBrowserCancelsTask(t *testing.T) {
-	chromium := browser(t)
+	chromium := browsertest.Find(t)
 	store := memory.New()
 	m, err := task.New(t.Context(), task.Config{Store: store})
 	if err != nil {
@@ -147,7 +145,7 @@ func TestBrowserCancelsTask(t *testing.T) {
 		{other.URL, "another port", http.StatusForbidden, mcp.TaskStatusWorking},
 		{server.URL, "the page's own origin", http.StatusSeeOther, mcp.TaskStatusCancelled},
 	} {
-		chromium.run(t, "--dump-dom", step.url)
+		chromium.Run(t, "--dump-dom", step.url)
 		if status := <-statuses; status != step.status {
 			t.Errorf("%s: status %d, want %d", step.site, status, step.status)
 		}
@@ -196,49 +194,11 @@ func wait(ctx context.Context, _ *task.Run) (codec.Encoder, error) {
 	return nil, context.Cause(ctx)
 }
 
-// program is the path of the Chromium executable.
-type program string
-
-func browser(t *testing.T) program {
+// open opens a page in the browser and returns the document. It fails the test unless the colours of
+// the style sheet are in the screenshot.
+func open(t *testing.T, chromium browsertest.Program, url, name string) (document string) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("a browser takes seconds to start")
-	}
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return program(path)
-		}
-	}
-	t.Skip("chromium is not installed")
-	return ""
-}
-
-// run runs the browser headless and returns its output.
-func (p program) run(t *testing.T, args ...string) string {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	common := []string{"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--user-data-dir=" + t.TempDir()}
-	cmd := exec.CommandContext(ctx, string(p), append(common, args...)...)
-	var errs strings.Builder
-	cmd.Stderr, cmd.WaitDelay = &errs, 10*time.Second
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, errs.String())
-	}
-	return string(out)
-}
-
-// open opens a page in the browser and returns the document. It takes a screenshot, and fails the
-// test unless the colours of the style sheet are in it.
-func (p program) open(t *testing.T, url, name string) (document string) {
-	t.Helper()
-	folder := os.Getenv("MCPWIRE_SCREENSHOTS")
-	if folder == "" {
-		folder = t.TempDir()
-	}
-	path := filepath.Join(folder, name)
-	document = p.run(t, "--window-size=1280,900", "--screenshot="+path, "--dump-dom", url)
+	document, path := chromium.Open(t, url, "1280,900", name)
 	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
