@@ -338,18 +338,7 @@ func testServerInfoFollows(t *testing.T, serve serveFunc, revisions []mcp.Revisi
 func TestListFailsIfSessionIsReplacedBetweenPages(t *testing.T) {
 	overHTTP(t, func(t *testing.T, serve serveFunc) {
 		at := new(network)
-		open := func() (stop func()) {
-			t.Helper()
-			s := server.New("shop", "1", &server.Config{PageSize: 1})
-			for _, name := range []string{"a", "b", "c"} {
-				if _, err := server.AddTool(s, name, "", func(context.Context, *server.Call, struct{}) (string, error) { return "", nil }); err != nil {
-					t.Fatal(err)
-				}
-			}
-			stop = listen(at, serve, s)
-			t.Cleanup(stop)
-			return stop
-		}
+		open := func() (stop func()) { return listenWithTools(t, at, serve, "a", "b", "c") }
 		stop := open()
 		o := at.options()
 		o.Session.Revisions = session.Revisions()
@@ -379,22 +368,25 @@ func TestListFailsIfSessionIsReplacedBetweenPages(t *testing.T) {
 	})
 }
 
+// listenWithTools starts a server that lists one tool on each page.
+func listenWithTools(t *testing.T, at *network, serve serveFunc, names ...string) (stop func()) {
+	t.Helper()
+	s := server.New("shop", "1", &server.Config{PageSize: 1})
+	for _, name := range names {
+		if _, err := server.AddTool(s, name, "", func(context.Context, *server.Call, struct{}) (string, error) { return "", nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop = listen(at, serve, s)
+	t.Cleanup(stop)
+	return stop
+}
+
 // A list also ends if the client is still busy with an earlier replacement of the session.
 func TestListFailsIfSessionIsReplacedDuringReopened(t *testing.T) {
 	overHTTP(t, func(t *testing.T, serve serveFunc) {
 		at := new(network)
-		open := func() (stop func()) {
-			t.Helper()
-			s := server.New("shop", "1", &server.Config{PageSize: 1})
-			for _, name := range []string{"a", "b"} {
-				if _, err := server.AddTool(s, name, "", func(context.Context, *server.Call, struct{}) (string, error) { return "", nil }); err != nil {
-					t.Fatal(err)
-				}
-			}
-			stop = listen(at, serve, s)
-			t.Cleanup(stop)
-			return stop
-		}
+		open := func() (stop func()) { return listenWithTools(t, at, serve, "a", "b") }
 		stop := open()
 		o := at.options()
 		o.Session.Revisions = session.Revisions()
