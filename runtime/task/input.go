@@ -156,9 +156,10 @@ func (run *Run) awaitAnswer(ctx context.Context, w *waits, q *InputRequest, numb
 // limitWait returns contexts of a wait: limited ends with ctx, with the work, and at the deadline
 // unless that is zero. until also ends when the work is parked, unless w is nil.
 func (run *Run) limitWait(ctx context.Context, w *waits, deadline time.Time) (limited, until context.Context, release func()) {
-	limited, cancel := context.WithCancel(ctx)
-	if !deadline.IsZero() {
-		cancel()
+	var cancel context.CancelFunc
+	if deadline.IsZero() {
+		limited, cancel = context.WithCancel(ctx)
+	} else {
 		limited, cancel = context.WithTimeout(ctx, deadline.Sub(run.m.now()))
 	}
 	stop := func() bool { return true }
