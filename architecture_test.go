@@ -57,6 +57,10 @@ func TestFloors(t *testing.T) {
 		if !used[pattern] {
 			t.Errorf("no package matches %s", pattern)
 		}
+		const shared, rerun, sessions = "runtime/internal/", "runtime/internal/rerun", 5
+		if strings.HasPrefix(pattern, shared) && pattern != rerun && floors[pattern] > sessions {
+			t.Errorf("%s is shared by all floors and on floor %d: move it beside its user", pattern, floors[pattern])
+		}
 	}
 
 	// The comparison finds an import of the wrong direction: with the floors upside down, nearly all are.

@@ -31,7 +31,7 @@ import (
 // which wrappers keep by a method Unwrap.
 var kept = []string{
 	"streamable.EventStore streamable.SessionStore",
-	"transport.Conn account.Conn",
+	"transport.Conn mailbox.Conn",
 	"transport.Conn transport.Described",
 	"transport.Conn transport.Detachable",
 	"transport.Conn transport.Forgetter",

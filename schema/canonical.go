@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/mcpwire/mcpwire/internal/jsonpointer"
+	"github.com/mcpwire/mcpwire/internal/jsonedit"
 )
 
 // Canonical returns the schema src as it is kept in this folder:
@@ -52,7 +52,7 @@ func strip(v any, pointer string) *Error {
 		return &Error{Pointer: pointer, Err: errors.New("a schema is an object or a boolean")}
 	}
 	for _, keyword := range sortedKeys(s) {
-		at := pointer + "/" + jsonpointer.Escape(keyword)
+		at := pointer + "/" + jsonedit.EscapeToken(keyword)
 		kind := kindOf(keyword)
 		switch kind {
 		case unknown:
@@ -73,7 +73,7 @@ func strip(v any, pointer string) *Error {
 				continue
 			case namedSchemas:
 				for _, name := range sortedKeys(v) {
-					if err := strip(v[name], at+"/"+jsonpointer.Escape(name)); err != nil {
+					if err := strip(v[name], at+"/"+jsonedit.EscapeToken(name)); err != nil {
 						return err
 					}
 				}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/mcpwire/mcpwire/internal/jsonpointer"
+	"github.com/mcpwire/mcpwire/internal/jsonedit"
 )
 
 // parse reads one JSON value into the types of encoding/json, with numbers as [json.Number] to keep
@@ -81,7 +81,7 @@ func (p *parser) token() (json.Token, error) {
 }
 
 // enter adds a step to the path, and leave removes it. After an error the path stays at the fault.
-func (p *parser) enter(step string) { p.path = append(p.path, jsonpointer.Escape(step)) }
+func (p *parser) enter(step string) { p.path = append(p.path, jsonedit.EscapeToken(step)) }
 func (p *parser) leave()            { p.path = p.path[:len(p.path)-1] }
 
 func (p *parser) value() (any, error) {

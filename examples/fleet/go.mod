@@ -5,13 +5,11 @@ go 1.26.0
 replace (
 	github.com/mcpwire/mcpwire => ../..
 	github.com/mcpwire/mcpwire/runtime/task/jetstream => ../../runtime/task/jetstream
-	github.com/mcpwire/mcpwire/runtime/transport/streamable/jetstreamstore => ../../runtime/transport/streamable/jetstreamstore
 )
 
 require (
 	github.com/mcpwire/mcpwire v0.0.0-00010101000000-000000000000
 	github.com/mcpwire/mcpwire/runtime/task/jetstream v0.0.0-00010101000000-000000000000
-	github.com/mcpwire/mcpwire/runtime/transport/streamable/jetstreamstore v0.0.0-00010101000000-000000000000
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.55.0
 )

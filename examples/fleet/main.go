@@ -36,8 +36,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/bolt"
 	"github.com/mcpwire/mcpwire/runtime/task/debugpage"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream"
+	"github.com/mcpwire/mcpwire/runtime/task/jetstream/jetstreamstore"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
-	"github.com/mcpwire/mcpwire/runtime/transport/streamable/jetstreamstore"
 )
 
 // options are the flags of a process.

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/mcpwire/mcpwire/internal/gen/load"
-	"github.com/mcpwire/mcpwire/internal/jsonpointer"
+	"github.com/mcpwire/mcpwire/internal/jsonedit"
 )
 
 // Value is a JSON value made for a schema.
@@ -96,7 +96,7 @@ func (w *writer) value(v *Value, at Place) {
 		w.text = append(w.text, '{')
 		for i, m := range v.members {
 			w.next(i)
-			inside.Pointer, inside.Name = at.Pointer+"/"+jsonpointer.Escape(m.key), len(w.text)
+			inside.Pointer, inside.Name = at.Pointer+"/"+jsonedit.EscapeToken(m.key), len(w.text)
 			w.text = append(append(append(append(w.text, m.text...), w.space...), ':'), w.space...)
 			w.value(m.value, inside)
 		}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"github.com/mcpwire/mcpwire/internal/jsonpointer"
+	"github.com/mcpwire/mcpwire/internal/jsonedit"
 )
 
 // Schemas are the definitions of one schema file, compiled by an independent validator.
@@ -68,7 +68,7 @@ func (s *Schemas) Sound(definitions []string) error {
 }
 
 func location(definition, home string) string {
-	return url + "#/" + home + "/" + jsonpointer.Escape(definition)
+	return url + "#/" + home + "/" + jsonedit.EscapeToken(definition)
 }
 
 // Validate validates text as a value of the definition. It panics if there is no such

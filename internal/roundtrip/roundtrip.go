@@ -30,7 +30,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/internal/gen/load"
 	"github.com/mcpwire/mcpwire/internal/instance"
-	"github.com/mcpwire/mcpwire/internal/jsonpointer"
+	"github.com/mcpwire/mcpwire/internal/jsonedit"
 	"github.com/mcpwire/mcpwire/internal/oracle"
 	"github.com/mcpwire/mcpwire/internal/slowtest"
 )
@@ -510,7 +510,7 @@ func replace(text []byte, tokens []string, by string) ([]byte, bool) {
 		last := i == len(tokens)-1
 		switch x := at.(type) {
 		case map[string]any:
-			key := jsonpointer.Unescape(token)
+			key := jsonedit.UnescapeToken(token)
 			if at = x[key]; last {
 				x[key] = json.RawMessage(by)
 			}

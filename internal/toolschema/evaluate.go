@@ -17,7 +17,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 
-	"github.com/mcpwire/mcpwire/internal/jsonpointer"
+	"github.com/mcpwire/mcpwire/internal/jsonedit"
 	"github.com/mcpwire/mcpwire/internal/pattern"
 )
 
@@ -754,7 +754,7 @@ func pointer(path []step) string {
 		if s.index >= 0 {
 			b.WriteString(strconv.Itoa(s.index))
 		} else {
-			b.WriteString(jsonpointer.Escape(s.name))
+			b.WriteString(jsonedit.EscapeToken(s.name))
 		}
 	}
 	return b.String()

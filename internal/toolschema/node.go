@@ -10,7 +10,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 
-	"github.com/mcpwire/mcpwire/internal/jsonpointer"
+	"github.com/mcpwire/mcpwire/internal/jsonedit"
 	"github.com/mcpwire/mcpwire/internal/pattern"
 )
 
@@ -311,7 +311,7 @@ func subschemas(doc any, f func(pointer string, object map[string]any)) {
 			}
 			for name, e := range v {
 				if names {
-					visit(e, pointer+"/"+jsonpointer.Escape(name), false)
+					visit(e, pointer+"/"+jsonedit.EscapeToken(name), false)
 					continue
 				}
 				switch name {
@@ -319,7 +319,7 @@ func subschemas(doc any, f func(pointer string, object map[string]any)) {
 				case "properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies":
 					visit(e, pointer+"/"+name, true)
 				default:
-					visit(e, pointer+"/"+jsonpointer.Escape(name), false)
+					visit(e, pointer+"/"+jsonedit.EscapeToken(name), false)
 				}
 			}
 		}

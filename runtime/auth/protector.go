@@ -16,9 +16,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
-	"github.com/mcpwire/mcpwire/runtime/internal/host"
 	"github.com/mcpwire/mcpwire/runtime/internal/network"
-	"github.com/mcpwire/mcpwire/runtime/internal/scope"
 )
 
 // Config configures a [Protector].
@@ -176,7 +174,7 @@ func (p *Protector) complete() error {
 		return err
 	}
 	scopes := slices.Concat(c.Scopes, c.Metadata.ScopesSupported)
-	if err := scope.Check(scopes); err != nil {
+	if err := CheckScopes(scopes); err != nil {
 		return err
 	}
 	if slices.Contains(scopes, "offline_access") {
@@ -249,7 +247,7 @@ func checkURL(text string) (*url.URL, error) {
 		return nil, errors.New("not a URL")
 	case u.Host == "" || u.User != nil || strings.Contains(text, "#"):
 		return nil, errors.New("want an absolute URL without userinfo or fragment")
-	case u.Scheme != "https" && !(u.Scheme == "http" && host.IsLoopback(u.Hostname())):
+	case u.Scheme != "https" && !(u.Scheme == "http" && network.IsLoopback(u.Hostname())):
 		return nil, errors.New("the scheme is not https, and the host is not a loopback address")
 	}
 	return u, nil

@@ -16,7 +16,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/form"
-	"github.com/mcpwire/mcpwire/runtime/internal/host"
+	"github.com/mcpwire/mcpwire/runtime/internal/network"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
@@ -165,7 +165,7 @@ func CheckURL(text string) error {
 		return errors.New("client: URL has no host")
 	case u.User != nil:
 		return errors.New("client: URL has user information")
-	case u.Scheme == "http" && !host.IsLoopback(u.Hostname()):
+	case u.Scheme == "http" && !network.IsLoopback(u.Hostname()):
 		return fmt.Errorf("client: URL of host %q is not https", u.Hostname())
 	}
 	return nil

@@ -6,8 +6,8 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/internal/jsonedit"
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/internal/object"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
@@ -47,7 +47,7 @@ func withSchema(req *session.Request) *session.Request {
 		return req // invalid anyway
 	}
 	copied := req.Clone()
-	copied.Params = object.With(req.Params, "requestedSchema", json.RawMessage(`{"type":"object","properties":{}}`))
+	copied.Params = jsonedit.With(req.Params, "requestedSchema", json.RawMessage(`{"type":"object","properties":{}}`))
 	return copied
 }
 

@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/internal/jsonedit"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
-	"github.com/mcpwire/mcpwire/runtime/internal/object"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
@@ -131,5 +131,5 @@ func (c *client) merge(own *string) (all mcp.ServerCapabilities, merged *string)
 // withoutTasks returns the declared extensions without that for tasks, whose methods the proxy does
 // not pass on.
 func withoutTasks(extensions json.RawMessage) json.RawMessage {
-	return object.With(extensions, tasks.ExtensionID, nil)
+	return jsonedit.With(extensions, tasks.ExtensionID, nil)
 }

@@ -14,9 +14,9 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/internal/jsonedit"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
-	"github.com/mcpwire/mcpwire/runtime/internal/object"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
@@ -429,7 +429,7 @@ func (c *client) read(ctx context.Context, req *session.Request, next session.Ha
 	result, by, err := c.askByURI(ctx, req, next)
 	if text, ok := result.(session.Raw); ok && by != nil && c.modern() && c.edits() {
 		if scope, _ := textOf(json.RawMessage(text), "cacheScope"); scope == string(mcp.CacheScopePublic) {
-			result = session.Raw(object.With(json.RawMessage(text), "cacheScope", quote(string(mcp.CacheScopePrivate))))
+			result = session.Raw(jsonedit.With(json.RawMessage(text), "cacheScope", quote(string(mcp.CacheScopePrivate))))
 		}
 	}
 	return result, err

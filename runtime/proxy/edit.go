@@ -7,7 +7,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/wire"
-	"github.com/mcpwire/mcpwire/runtime/internal/object"
+	"github.com/mcpwire/mcpwire/internal/jsonedit"
 )
 
 // textOf returns the text at a path of member names in a JSON object. ok is false if there is none.
@@ -68,7 +68,7 @@ func withoutAlike(text json.RawMessage, names ...string) json.RawMessage {
 	if !found {
 		return text
 	}
-	return object.Filter(text, func(key string) bool { return !isAlike(key) })
+	return jsonedit.Filter(text, func(key string) bool { return !isAlike(key) })
 }
 
 // alike reports whether two different names differ in case, underscores and dashes only.

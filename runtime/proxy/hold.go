@@ -13,9 +13,9 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/internal/jsonedit"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
-	"github.com/mcpwire/mcpwire/runtime/internal/object"
 	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
@@ -71,7 +71,7 @@ func (h *heldCall) attached() *session.Request {
 
 // digestOf identifies a request in all its rounds.
 func digestOf(req *session.Request) string {
-	return rerun.InputKey(req.Method, object.With(object.With(req.Params, "inputResponses", nil), "requestState", nil))
+	return rerun.InputKey(req.Method, jsonedit.With(jsonedit.With(req.Params, "inputResponses", nil), "requestState", nil))
 }
 
 // hold passes a request of a modern client to an upstream with sessions, and returns the result, or
@@ -274,7 +274,7 @@ func (x *connection) ask(ctx context.Context, req *session.Request) (codec.Encod
 	default:
 		return nil, jsonrpc.MethodNotFound(req.Method)
 	}
-	params := x.l.named(req.Method, object.With(forClient(req.Params), "elicitationId", nil))
+	params := x.l.named(req.Method, jsonedit.With(forClient(req.Params), "elicitationId", nil))
 	for h := x.asking(); h != nil; h = x.asking() {
 		response, err := h.ask(ctx, req.Method, params)
 		if err == errHeldEnded {
@@ -313,10 +313,10 @@ func forClient(params json.RawMessage) json.RawMessage {
 	if !ok {
 		return params
 	}
-	if meta = object.With(meta, "progressToken", nil); string(meta) == "{}" {
+	if meta = jsonedit.With(meta, "progressToken", nil); string(meta) == "{}" {
 		meta = nil
 	}
-	return object.With(params, "_meta", meta)
+	return jsonedit.With(params, "_meta", meta)
 }
 
 // ask adds an input request and waits for the response. It fails with errHeldEnded if the call ends

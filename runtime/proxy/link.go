@@ -17,12 +17,12 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/wire"
+	"github.com/mcpwire/mcpwire/internal/jsonedit"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/follow"
 	"github.com/mcpwire/mcpwire/runtime/internal/mailbox"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
-	"github.com/mcpwire/mcpwire/runtime/internal/object"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -732,7 +732,7 @@ func (x *connection) notified(ctx context.Context, req *session.Request) {
 			return
 		}
 		if req.Session.Modern() { // _meta has the id of the proxy's own subscription
-			params = object.With(params, "_meta", nil)
+			params = jsonedit.With(params, "_meta", nil)
 		}
 	case mcp.MethodNotificationsMessage:
 		params = l.namedLog(params)
@@ -750,7 +750,7 @@ func (x *connection) notified(ctx context.Context, req *session.Request) {
 		}
 		params = editText(params, func(string) string { return id }, "taskId")
 		l.endProgress(params)
-		l.c.setTask(l, own, object.With(params, "_meta", nil))
+		l.c.setTask(l, own, jsonedit.With(params, "_meta", nil))
 	}
 	if l.c.modern() {
 		return // revisions without sessions do not have it

@@ -15,9 +15,9 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/internal/jsonedit"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
-	"github.com/mcpwire/mcpwire/runtime/internal/object"
 	"github.com/mcpwire/mcpwire/runtime/internal/pages"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
@@ -254,10 +254,10 @@ func (c *client) distinct(all []*feature, k kind) []*feature {
 // request. Given is true if there is a cursor.
 func ownParams(req *session.Request, cursor string, given bool) (params json.RawMessage) {
 	if meta, ok := codec.Member(req.Params, "_meta"); ok {
-		params = object.With(nil, "_meta", meta)
+		params = jsonedit.With(nil, "_meta", meta)
 	}
 	if given {
-		params = object.With(params, "cursor", quote(cursor))
+		params = jsonedit.With(params, "cursor", quote(cursor))
 	}
 	return params
 }

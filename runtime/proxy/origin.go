@@ -6,8 +6,8 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/wire"
+	"github.com/mcpwire/mcpwire/internal/jsonedit"
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/internal/object"
 	"github.com/mcpwire/mcpwire/runtime/server"
 )
 
@@ -34,7 +34,7 @@ func (l *link) named(method string, params json.RawMessage) json.RawMessage {
 	if inner, ok := textOf(meta, MetaUpstream); ok {
 		name += "/" + inner
 	}
-	return object.With(params, "_meta", object.With(meta, MetaUpstream, quote(name)))
+	return jsonedit.With(params, "_meta", jsonedit.With(meta, MetaUpstream, quote(name)))
 }
 
 // withName adds the name of the upstream to the message of a form or of a page to visit, and to the
@@ -63,15 +63,15 @@ func (l *link) namedRequests(result json.RawMessage) json.RawMessage {
 			method, _ := textOf(request, "method")
 			params, _ := codec.Member(request, "params")
 			if with := l.named(method, params); with != nil {
-				request = object.With(request, "params", with)
+				request = jsonedit.With(request, "params", with)
 			}
-			out = object.With(out, key, request)
+			out = jsonedit.With(out, key, request)
 		}
 	})
 	if err != nil {
 		return result
 	}
-	return object.With(result, "inputRequests", out)
+	return jsonedit.With(result, "inputRequests", out)
 }
 
 // namedPages adds the name of the upstream to the pages that an error asks the user to visit.
@@ -89,7 +89,7 @@ func (l *link) namedPages(err *jsonrpc.Error) *jsonrpc.Error {
 		list = append(list, l.withName(page)...)
 	}
 	if len(list) > 1 {
-		named.Data = object.With(named.Data, "elicitations", append(list, ']'))
+		named.Data = jsonedit.With(named.Data, "elicitations", append(list, ']'))
 	}
 	return &named
 }
@@ -99,5 +99,5 @@ func (l *link) namedLog(params json.RawMessage) json.RawMessage {
 	if _, ok := textOf(params, "logger"); ok {
 		return editText(params, func(logger string) string { return l.up.Name + "/" + logger }, "logger")
 	}
-	return object.With(params, "logger", quote(l.up.Name))
+	return jsonedit.With(params, "logger", quote(l.up.Name))
 }

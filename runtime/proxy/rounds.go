@@ -12,10 +12,10 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/wire"
+	"github.com/mcpwire/mcpwire/internal/jsonedit"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
-	"github.com/mcpwire/mcpwire/runtime/internal/object"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -80,9 +80,9 @@ func (l *link) callOver(ctx context.Context, conn *connection, req *session.Requ
 			if !l.isBound(boundState, opaque, tag) {
 				return nil, invalidState("not issued for this request")
 			}
-			params = object.With(params, "requestState", quote(opaque))
+			params = jsonedit.With(params, "requestState", quote(opaque))
 		} else if state == "" {
-			params = object.With(params, "requestState", nil)
+			params = jsonedit.With(params, "requestState", nil)
 		} else {
 			return nil, invalidState("the upstream has begun to speak another revision: send the request again without it")
 		}
@@ -129,25 +129,25 @@ func (l *link) withState(result json.RawMessage) json.RawMessage {
 	if ok {
 		state = stateOpaque + l.bind(boundState, state) + "." + state
 	}
-	return object.With(result, "requestState", quote(l.up.Name+":"+state))
+	return jsonedit.With(result, "requestState", quote(l.up.Name+":"+state))
 }
 
 // forSession removes the members of params that only revisions without sessions define.
 func forSession(params json.RawMessage) json.RawMessage {
 	for _, name := range []string{"inputResponses", "requestState", "task"} {
-		params = object.With(params, name, nil)
+		params = jsonedit.With(params, name, nil)
 	}
 	meta, ok := codec.Member(params, "_meta")
 	if !ok {
 		return params
 	}
 	for _, name := range []string{modern.MetaVersion, modern.MetaClientInfo, modern.MetaCapabilities, modern.MetaLogLevel} {
-		meta = object.With(meta, name, nil)
+		meta = jsonedit.With(meta, name, nil)
 	}
 	if string(meta) == "{}" {
 		meta = nil
 	}
-	return object.With(params, "_meta", meta)
+	return jsonedit.With(params, "_meta", meta)
 }
 
 // mirror returns a context for a call of a tool with the header fields of its arguments.
@@ -274,7 +274,7 @@ func (l *link) askFor(ctx context.Context, in modern.InputRequest) (json.RawMess
 	}
 	params := l.named(in.Method, in.Params)
 	if mode, _ := textOf(params, "mode"); mode == "url" {
-		params = object.With(params, "elicitationId", quote(rand.Text())) // required in sessions
+		params = jsonedit.With(params, "elicitationId", quote(rand.Text())) // required in sessions
 	}
 	return l.ask(ctx, &session.Request{Method: in.Method}, params)
 }
@@ -293,7 +293,7 @@ func (l *link) requirePages(req *session.Request, result json.RawMessage, err er
 	var asked []modern.InputRequest
 	for i, page := range elements(failed.Data, "elicitations") {
 		asked = append(asked, modern.InputRequest{
-			Key: "page" + strconv.Itoa(i+1), Method: mcp.MethodElicitationCreate, Params: object.With(object.With(page, "elicitationId", nil), "mode", quote("url")),
+			Key: "page" + strconv.Itoa(i+1), Method: mcp.MethodElicitationCreate, Params: jsonedit.With(jsonedit.With(page, "elicitationId", nil), "mode", quote("url")),
 		})
 	}
 	if len(asked) == 0 || len(asked) > maxInputRequests {
@@ -324,13 +324,13 @@ func pagesVisited(params json.RawMessage) error {
 func (l *link) require(asked []modern.InputRequest, state string) (json.RawMessage, error) {
 	requests := json.RawMessage(`{}`)
 	for _, in := range asked {
-		request := object.With(json.RawMessage(`{}`), "method", quote(in.Method))
+		request := jsonedit.With(json.RawMessage(`{}`), "method", quote(in.Method))
 		if in.Params != nil {
-			request = object.With(request, "params", in.Params)
+			request = jsonedit.With(request, "params", in.Params)
 		}
-		requests = object.With(requests, in.Key, request)
+		requests = jsonedit.With(requests, in.Key, request)
 	}
 	result := json.RawMessage(`{"resultType":"` + modern.ResultInputRequired + `"}`)
-	result = object.With(result, "inputRequests", requests)
-	return object.With(result, "requestState", quote(l.up.Name+":"+state)), nil
+	result = jsonedit.With(result, "inputRequests", requests)
+	return jsonedit.With(result, "requestState", quote(l.up.Name+":"+state)), nil
 }

@@ -11,9 +11,9 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/internal/jsonedit"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
-	"github.com/mcpwire/mcpwire/runtime/internal/object"
 	"github.com/mcpwire/mcpwire/runtime/internal/pages"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -387,7 +387,7 @@ func (l *link) toClient(text json.RawMessage, idOf func(own string) (string, boo
 	}
 	id, ok := idOf(own)
 	if !ok {
-		return object.WithPath(text, nil, "_meta", task.RelatedTask)
+		return jsonedit.WithPath(text, nil, "_meta", task.RelatedTask)
 	}
 	return editText(text, func(string) string { return id }, "_meta", task.RelatedTask, "taskId")
 }
@@ -438,7 +438,7 @@ func (l *link) onlyAsked(result json.RawMessage) json.RawMessage {
 			list = append(list, task...)
 		}
 	}
-	return object.With(result, "tasks", append(list, ']'))
+	return jsonedit.With(result, "tasks", append(list, ']'))
 }
 
 // expectTask records that an upstream creates a task at the client. The caller calls the result once

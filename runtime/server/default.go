@@ -13,7 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/codec/wire"
-	"github.com/mcpwire/mcpwire/internal/jsonpointer"
+	"github.com/mcpwire/mcpwire/internal/jsonedit"
 )
 
 // defaults are the defaults of the members of a value, and of the values in it. Nil means none.
@@ -41,7 +41,7 @@ type location struct {
 
 func (l location) member(name string) location {
 	key, _ := json.Marshal(name) // a string
-	in := l.inside(`{`+string(key)+`:`, `}`, "/"+jsonpointer.Escape(name), "properties", name)
+	in := l.inside(`{`+string(key)+`:`, `}`, "/"+jsonedit.EscapeToken(name), "properties", name)
 	in.field = strings.TrimPrefix(l.field+"."+name, ".")
 	return in
 }

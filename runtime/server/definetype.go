@@ -13,7 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/codec/wire"
-	"github.com/mcpwire/mcpwire/internal/jsonpointer"
+	"github.com/mcpwire/mcpwire/internal/jsonedit"
 	"github.com/mcpwire/mcpwire/internal/toolschema"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
@@ -143,7 +143,7 @@ func newOwnSchema(t reflect.Type, text json.RawMessage, path []string) (*typeSch
 func fragment(path []string) string {
 	out := "#"
 	for _, token := range path {
-		out += "/" + url.PathEscape(jsonpointer.Escape(token))
+		out += "/" + url.PathEscape(jsonedit.EscapeToken(token))
 	}
 	return out
 }

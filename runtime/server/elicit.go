@@ -21,8 +21,8 @@ import (
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/form"
-	"github.com/mcpwire/mcpwire/runtime/internal/host"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
+	"github.com/mcpwire/mcpwire/runtime/internal/network"
 	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -564,7 +564,7 @@ func (c *Call) urlParams(message, page, id string) (*mcp.ElicitRequestURLParams,
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("server: elicit: invalid page: %w", err)
-	case u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !host.IsLoopback(u.Hostname())):
+	case u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !network.IsLoopback(u.Hostname())):
 		return nil, fmt.Errorf("server: elicit: invalid page %q: want an https URL", page)
 	case u.User != nil:
 		return nil, errors.New("server: elicit: invalid page: URL has credentials")

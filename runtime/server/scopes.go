@@ -11,7 +11,6 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/auth"
-	"github.com/mcpwire/mcpwire/runtime/internal/scope"
 )
 
 // RequireScopes requires scopes for each request that uses the feature: to call, get, read or
@@ -25,7 +24,7 @@ import (
 // [VisibleTo] with [Call.HasScopes] instead.
 func RequireScopes(scopes ...string) FeatureOption {
 	return featureOption(func(x *common) {
-		x.fault = errors.Join(x.fault, scope.Check(scopes))
+		x.fault = errors.Join(x.fault, auth.CheckScopes(scopes))
 		x.scopes, x.scoped = append(x.scopes, scopes...), true
 	})
 }

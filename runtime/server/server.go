@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/auth"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
-	"github.com/mcpwire/mcpwire/runtime/internal/scope"
 	"github.com/mcpwire/mcpwire/runtime/internal/subscriptions"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -418,7 +418,7 @@ func (cfg *Config) complete(name, version string) (mistakes []error) {
 	cfg.CursorKey = bytes.Clone(cfg.CursorKey)
 	cfg.Scopes = maps.Clone(cfg.Scopes)
 	for method, scopes := range cfg.Scopes {
-		if err := scope.Check(scopes); err != nil {
+		if err := auth.CheckScopes(scopes); err != nil {
 			mistakes = append(mistakes, fmt.Errorf("server: Scopes of %q: %w", method, err))
 		}
 	}

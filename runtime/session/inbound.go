@@ -7,7 +7,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/internal/account"
+	"github.com/mcpwire/mcpwire/runtime/internal/mailbox"
 )
 
 // inbound is the set of the peer's requests that are being served. Its methods are safe for
@@ -16,7 +16,7 @@ type inbound struct {
 	activity    *activity
 	maxRequests int
 	maxBytes    int
-	meter       account.Meter // counts the requests, too; nil for most transports
+	meter       mailbox.Meter // counts the requests, too; nil for most transports
 
 	mu           sync.Mutex // also guards the flags of each serving
 	draining     bool       // all requests are rejected: the session is shutting down, or has ended
@@ -44,7 +44,7 @@ func (in *inbound) admit(st *serving) error {
 		return overloaded("requests of %d bytes are being served, and answers of %d bytes are pending", in.bytes, in.answerBytes)
 	case in.byID[st.req.ID] != nil:
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "a request with this id is being served"}
-	case in.meter != nil && !in.meter.Take(st.size+account.Overhead):
+	case in.meter != nil && !in.meter.Take(st.size+mailbox.Overhead):
 		return overloaded("too many requests of this client are being served")
 	}
 	in.byID[st.req.ID] = st
@@ -117,7 +117,7 @@ func (in *inbound) finish(st *serving, silent bool, size int) {
 	}
 	in.bytes -= st.size
 	if in.meter != nil {
-		in.meter.Add(-st.size - account.Overhead)
+		in.meter.Add(-st.size - mailbox.Overhead)
 	}
 	in.activity.end()
 }

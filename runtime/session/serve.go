@@ -12,7 +12,6 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
-	"github.com/mcpwire/mcpwire/runtime/internal/stack"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
@@ -245,7 +244,7 @@ func (s *Session) served(req *Request) error {
 // serve runs the handler and sends the answer.
 func (st *serving) serve() {
 	defer st.s.life.work.Done()
-	stack.Grow()
+	lazyctx.GrowStack()
 	var result codec.Encoder
 	err := boundary.ErrGoexit // unless the handler returns
 	defer func() { st.finish(result, err) }()

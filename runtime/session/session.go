@@ -11,7 +11,6 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/internal/account"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/internal/mailbox"
@@ -91,7 +90,7 @@ func newSession(conn transport.Conn, role Role, cfg *Config) *Session {
 	s.notices = mailbox.Mailbox[*Request]{
 		Handle: s.notify, Spawn: s.spawnBusy, MaxItems: s.cfg.MaxNotifications, MaxBytes: s.cfg.MaxBytes,
 	}
-	if c, ok := transport.As[account.Conn](conn); ok {
+	if c, ok := transport.As[mailbox.Conn](conn); ok {
 		requests, pending := c.Meters()
 		s.inbound.meter, s.replies.Meter, s.notices.Meter = requests, pending, pending
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
-	"github.com/mcpwire/mcpwire/runtime/internal/stack"
 )
 
 // Work runs a task. It returns the result that the plain request would have had. An error that is
@@ -304,7 +303,7 @@ func (m *Manager) afterWork(run *Run, work Work, result codec.Encoder, failure e
 		end.over = work == nil
 		return work
 	}
-	stack.Grow() // not earlier, because work that blocks for days often needs less stack
+	lazyctx.GrowStack() // not earlier, because work that blocks for days often needs less stack
 	end.state, end.err = finalStateOf(run, result, failure), failure
 	if run.Undoes() && !run.interrupted(failure) && m.mustUndo(run, end.state) {
 		boundary.Report(m.cfg.Logger, "work panicked", failure, "task", run.id)

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
-	"github.com/mcpwire/mcpwire/runtime/internal/faultstore"
+	"github.com/mcpwire/mcpwire/internal/faultstore"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/mcpwire/mcpwire/internal/jsonpointer"
+	"github.com/mcpwire/mcpwire/internal/jsonedit"
 )
 
 // Change is one difference between two JSON values.
@@ -73,7 +73,7 @@ func compare(changes []Change, at string, a, b any) []Change {
 		names := slices.Concat(slices.Collect(maps.Keys(x)), slices.Collect(maps.Keys(y)))
 		slices.Sort(names)
 		for _, name := range slices.Compact(names) {
-			p := at + "/" + jsonpointer.Escape(name)
+			p := at + "/" + jsonedit.EscapeToken(name)
 			v, before := x[name]
 			w, after := y[name]
 			switch {

@@ -28,9 +28,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream"
+	"github.com/mcpwire/mcpwire/runtime/task/jetstream/jetstreamstore"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream/natstest"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
-	"github.com/mcpwire/mcpwire/runtime/transport/streamable/jetstreamstore"
 )
 
 // fleetLease is the lease of the processes of a fleet.

@@ -9,7 +9,6 @@ require (
 	github.com/mark3labs/mcp-go v1.2.1
 	github.com/mcpwire/mcpwire v0.0.0-00010101000000-000000000000
 	github.com/mcpwire/mcpwire/runtime/task/jetstream v0.0.0-00010101000000-000000000000
-	github.com/mcpwire/mcpwire/runtime/transport/streamable/jetstreamstore v0.0.0-00010101000000-000000000000
 	github.com/modelcontextprotocol/go-sdk v1.8.0
 	github.com/nats-io/nats.go v1.55.0
 )
@@ -53,5 +52,3 @@ replace github.com/mcpwire/mcpwire/runtime/embed/gosdk => ../../runtime/embed/go
 replace github.com/mcpwire/mcpwire/runtime/embed/mcpgo => ../../runtime/embed/mcpgo
 
 replace github.com/mcpwire/mcpwire/runtime/task/jetstream => ../../runtime/task/jetstream
-
-replace github.com/mcpwire/mcpwire/runtime/transport/streamable/jetstreamstore => ../../runtime/transport/streamable/jetstreamstore

@@ -20,7 +20,7 @@ import (
 
 	"github.com/atombender/go-jsonschema/pkg/schemas"
 
-	"github.com/mcpwire/mcpwire/internal/jsonpointer"
+	"github.com/mcpwire/mcpwire/internal/jsonedit"
 )
 
 // Document is one schema file: the definitions of one revision.
@@ -152,7 +152,7 @@ func Parse(revision, file string, src []byte) (*Document, error) {
 		if name == "" {
 			return nil, root.Errorf("a definition in %s has an empty name; give it one", home)
 		}
-		s, err := l.schema("/"+home+"/"+jsonpointer.Escape(name), raws[name], model.Definitions[name])
+		s, err := l.schema("/"+home+"/"+jsonedit.EscapeToken(name), raws[name], model.Definitions[name])
 		if err != nil {
 			return nil, err
 		}
@@ -160,10 +160,10 @@ func Parse(revision, file string, src []byte) (*Document, error) {
 	}
 	for _, s := range l.refs {
 		token := s.Ref
-		s.Ref = jsonpointer.Unescape(token)
+		s.Ref = jsonedit.UnescapeToken(token)
 		// A URI fragment has some characters percent-encoded (RFC 6901, section 6).
 		if decoded, err := url.PathUnescape(token); err == nil && doc.Defs[s.Ref] == nil {
-			s.Ref = jsonpointer.Unescape(decoded)
+			s.Ref = jsonedit.UnescapeToken(decoded)
 		}
 		if doc.Defs[s.Ref] == nil {
 			return nil, s.Errorf("$ref names the definition %q, which does not exist", s.Ref)
@@ -255,7 +255,7 @@ func (l *loader) schema(pointer string, raw json.RawMessage, t *schemas.Type) (*
 }
 
 func (l *loader) keyword(s *Schema, key string, raw json.RawMessage, t *schemas.Type) (err error) {
-	at := s.Pointer + "/" + jsonpointer.Escape(key)
+	at := s.Pointer + "/" + jsonedit.EscapeToken(key)
 	switch key {
 	case "$schema", "$id", "$comment", "title":
 	case "description":
@@ -284,7 +284,7 @@ func (l *loader) keyword(s *Schema, key string, raw json.RawMessage, t *schemas.
 		}
 		s.Properties = []Property{}
 		for _, name := range slices.Sorted(maps.Keys(props)) {
-			p, err := l.schema(at+"/"+jsonpointer.Escape(name), props[name], t.Properties[name])
+			p, err := l.schema(at+"/"+jsonedit.EscapeToken(name), props[name], t.Properties[name])
 			if err != nil {
 				return err
 			}
@@ -388,7 +388,7 @@ func locate(doc *Document, pointer string, raw json.RawMessage, cause error) err
 	}
 	readable := func(raw json.RawMessage) bool { return json.Unmarshal(raw, new(schemas.Type)) == nil }
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		at := pointer + "/" + jsonpointer.Escape(key)
+		at := pointer + "/" + jsonedit.EscapeToken(key)
 		switch key {
 		case "items", "not", "additionalProperties", "propertyNames":
 			if !readable(keys[key]) {
@@ -399,7 +399,7 @@ func locate(doc *Document, pointer string, raw json.RawMessage, cause error) err
 			_ = json.Unmarshal(keys[key], &named) // a value that is not an object is reported below
 			for _, name := range slices.Sorted(maps.Keys(named)) {
 				if !readable(named[name]) {
-					return locate(doc, at+"/"+jsonpointer.Escape(name), named[name], cause)
+					return locate(doc, at+"/"+jsonedit.EscapeToken(name), named[name], cause)
 				}
 			}
 		case "allOf", "anyOf", "oneOf":

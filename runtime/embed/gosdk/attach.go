@@ -12,13 +12,13 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/internal/jsonedit"
 	wire "github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 	"github.com/mcpwire/mcpwire/runtime/embed"
+	"github.com/mcpwire/mcpwire/runtime/embed/internal/embedding"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
-	"github.com/mcpwire/mcpwire/runtime/internal/embedding"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
-	"github.com/mcpwire/mcpwire/runtime/internal/object"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	wiretransport "github.com/mcpwire/mcpwire/runtime/transport"
@@ -243,7 +243,7 @@ func complete(result json.RawMessage) json.RawMessage {
 	if _, ok := codec.Member(result, "resultType"); ok {
 		return result
 	}
-	return object.With(result, "resultType", json.RawMessage(`"`+modern.ResultComplete+`"`))
+	return jsonedit.With(result, "resultType", json.RawMessage(`"`+modern.ResultComplete+`"`))
 }
 
 // serve serves a tools/call, a subscriptions/listen or a tasks/* request over HTTP.

@@ -15,7 +15,7 @@ import (
 	wirerpc "github.com/mcpwire/mcpwire/codec/jsonrpc"
 	wire "github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
-	"github.com/mcpwire/mcpwire/runtime/internal/joined"
+	"github.com/mcpwire/mcpwire/runtime/embed/internal/joined"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 )

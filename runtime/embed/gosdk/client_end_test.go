@@ -16,8 +16,8 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	wirerpc "github.com/mcpwire/mcpwire/codec/jsonrpc"
 	wire "github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/internal/joined"
-	"github.com/mcpwire/mcpwire/runtime/internal/joined/joinedtest"
+	"github.com/mcpwire/mcpwire/runtime/embed/internal/joined"
+	"github.com/mcpwire/mcpwire/runtime/embed/internal/joined/joinedtest"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	wiretransport "github.com/mcpwire/mcpwire/runtime/transport"
 )

@@ -13,7 +13,7 @@ import (
 
 	wire "github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/embed/gosdk"
-	"github.com/mcpwire/mcpwire/runtime/internal/joined/joinedtest"
+	"github.com/mcpwire/mcpwire/runtime/embed/internal/joined/joinedtest"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
 )

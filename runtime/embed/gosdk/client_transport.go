@@ -18,7 +18,7 @@ import (
 
 	wirerpc "github.com/mcpwire/mcpwire/codec/jsonrpc"
 	wire "github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/internal/joined"
+	"github.com/mcpwire/mcpwire/runtime/embed/internal/joined"
 	wiretransport "github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"

@@ -19,7 +19,7 @@ import (
 	wirerpc "github.com/mcpwire/mcpwire/codec/jsonrpc"
 	wire "github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/embed/gosdk"
-	"github.com/mcpwire/mcpwire/runtime/internal/joined/joinedtest"
+	"github.com/mcpwire/mcpwire/runtime/embed/internal/joined/joinedtest"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"

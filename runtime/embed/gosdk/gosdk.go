@@ -3,7 +3,7 @@
 // revision 2025-11-25, as tasks of the Tasks extension, and as plain calls.
 package gosdk
 
-import "github.com/mcpwire/mcpwire/runtime/internal/embedding"
+import "github.com/mcpwire/mcpwire/runtime/embed/internal/embedding"
 
 // The module works with the version of mcpwire that it was released with.
 var _ [3]struct{} = [embedding.Seam]struct{}{}

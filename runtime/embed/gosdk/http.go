@@ -13,7 +13,7 @@ import (
 
 	wirerpc "github.com/mcpwire/mcpwire/codec/jsonrpc"
 	wire "github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/internal/embedding"
+	"github.com/mcpwire/mcpwire/runtime/embed/internal/embedding"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 )
 

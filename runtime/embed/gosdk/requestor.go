@@ -14,7 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	wirerpc "github.com/mcpwire/mcpwire/codec/jsonrpc"
 	wire "github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/internal/embedding"
+	"github.com/mcpwire/mcpwire/runtime/embed/internal/embedding"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"

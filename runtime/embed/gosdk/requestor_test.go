@@ -15,7 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	wire "github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/internal/embedding"
+	"github.com/mcpwire/mcpwire/runtime/embed/internal/embedding"
 )
 
 // A status that is sent when the response to tasks/result has just ended goes to the GET stream.

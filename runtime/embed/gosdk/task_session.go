@@ -18,8 +18,8 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	wirerpc "github.com/mcpwire/mcpwire/codec/jsonrpc"
 	wire "github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/embed/internal/embedding"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
-	"github.com/mcpwire/mcpwire/runtime/internal/embedding"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 )
 

@@ -18,11 +18,11 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	wirerpc "github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/internal/jsonedit"
 	wire "github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/embed/internal/embedding"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
-	"github.com/mcpwire/mcpwire/runtime/internal/embedding"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
-	"github.com/mcpwire/mcpwire/runtime/internal/object"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
@@ -471,7 +471,7 @@ func (c *connection) acknowledged(r *jsonrpc.Request) *jsonrpc.Request {
 	if err != nil {
 		return r
 	}
-	return &jsonrpc.Request{Method: r.Method, Params: object.WithPath(r.Params, text, "notifications", "taskIds")}
+	return &jsonrpc.Request{Method: r.Method, Params: jsonedit.WithPath(r.Params, text, "notifications", "taskIds")}
 }
 
 // Close implements [mcp.Connection].

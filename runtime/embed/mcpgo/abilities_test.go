@@ -16,7 +16,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
-	"github.com/mcpwire/mcpwire/runtime/internal/embedding"
+	"github.com/mcpwire/mcpwire/runtime/embed/internal/embedding"
 )
 
 // The session of a task implements every interface of the SDK for sessions.

@@ -14,7 +14,7 @@ import (
 
 	wire "github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/embed"
-	"github.com/mcpwire/mcpwire/runtime/internal/embedding"
+	"github.com/mcpwire/mcpwire/runtime/embed/internal/embedding"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )

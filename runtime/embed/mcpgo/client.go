@@ -16,7 +16,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	wire "github.com/mcpwire/mcpwire/mcp"
 	wireclient "github.com/mcpwire/mcpwire/runtime/client"
-	"github.com/mcpwire/mcpwire/runtime/internal/joined"
+	"github.com/mcpwire/mcpwire/runtime/embed/internal/joined"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 )

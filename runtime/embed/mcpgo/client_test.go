@@ -9,8 +9,8 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	wire "github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/embed/internal/joined/joinedtest"
 	"github.com/mcpwire/mcpwire/runtime/embed/mcpgo"
-	"github.com/mcpwire/mcpwire/runtime/internal/joined/joinedtest"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 )
 

@@ -16,7 +16,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	wire "github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/internal/joined"
+	"github.com/mcpwire/mcpwire/runtime/embed/internal/joined"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	wiretransport "github.com/mcpwire/mcpwire/runtime/transport"

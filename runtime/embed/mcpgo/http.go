@@ -11,7 +11,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
-	"github.com/mcpwire/mcpwire/runtime/internal/embedding"
+	"github.com/mcpwire/mcpwire/runtime/embed/internal/embedding"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 )
 

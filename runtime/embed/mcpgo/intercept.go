@@ -12,11 +12,11 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/internal/jsonedit"
 	wire "github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/embed/internal/embedding"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
-	"github.com/mcpwire/mcpwire/runtime/internal/embedding"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
-	"github.com/mcpwire/mcpwire/runtime/internal/object"
 	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
 )
 
@@ -166,7 +166,7 @@ func (t *Tasks) withInfo(result json.RawMessage) json.RawMessage {
 	if _, ok := codec.Member(meta, modern.MetaServerInfo); ok {
 		return result
 	}
-	return object.WithPath(result, t.info, "_meta", modern.MetaServerInfo)
+	return jsonedit.WithPath(result, t.info, "_meta", modern.MetaServerInfo)
 }
 
 // incoming describes a request for the engine. It returns an error to respond with, or nil and nil
@@ -244,10 +244,10 @@ func sessionClient(s server.ClientSession, rev wire.Revision) json.RawMessage {
 // modernClient returns the _meta of a modern request as params of initialize.
 func modernClient(version string, params json.RawMessage) json.RawMessage {
 	meta, _ := codec.Member(params, "_meta")
-	client := object.With(nil, "protocolVersion", json.RawMessage(`"`+version+`"`)) // needs no escapes: it is a known version
+	client := jsonedit.With(nil, "protocolVersion", json.RawMessage(`"`+version+`"`)) // needs no escapes: it is a known version
 	for _, member := range [][2]string{{"clientInfo", modern.MetaClientInfo}, {"capabilities", modern.MetaCapabilities}} {
 		if value, ok := codec.Member(meta, member[1]); ok {
-			client = object.With(client, member[0], value)
+			client = jsonedit.With(client, member[0], value)
 		}
 	}
 	return client

@@ -10,8 +10,8 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/internal/jsonedit"
 	wire "github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/internal/object"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
@@ -55,7 +55,7 @@ func (l *listenSession) notify(ctx context.Context, method string, params json.R
 func (t *Tasks) listen(ctx context.Context, l *listenSession, message json.RawMessage, ids []string) (json.RawMessage, error) {
 	params, _ := codec.Member(message, "params")
 	filter, _ := codec.Member(params, "notifications")
-	message = object.With(message, "params", object.With(params, "notifications", object.With(filter, "taskIds", nil)))
+	message = jsonedit.With(message, "params", jsonedit.With(params, "notifications", jsonedit.With(filter, "taskIds", nil)))
 	done, forwarded := make(chan struct{}), make(chan struct{})
 	go func() { // ends when the SDK has responded
 		defer close(forwarded)

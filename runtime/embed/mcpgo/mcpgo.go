@@ -20,7 +20,7 @@
 // [*jsonrpc.Error]: https://pkg.go.dev/github.com/mcpwire/mcpwire/codec/jsonrpc#Error
 package mcpgo
 
-import "github.com/mcpwire/mcpwire/runtime/internal/embedding"
+import "github.com/mcpwire/mcpwire/runtime/embed/internal/embedding"
 
 // The module works with the version of mcpwire that it was released with.
 var _ [3]struct{} = [embedding.Seam]struct{}{}

@@ -10,7 +10,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/wire"
-	"github.com/mcpwire/mcpwire/runtime/internal/object"
+	"github.com/mcpwire/mcpwire/internal/jsonedit"
 )
 
 // tickets are texts that stand for JSON which the SDK cannot write: responses to requests about
@@ -98,7 +98,7 @@ func (t *Tasks) rewrite(text []byte) (r rewritten, ok bool) {
 		if r.ticket, ok = ticketIn(params, name); ok {
 			// Without its params, a request is not sent. It has been answered, or will be repeated.
 			if params, open := t.tickets.lookup(r.ticket); open {
-				r.message = string(object.With(text, "params", params))
+				r.message = string(jsonedit.With(text, "params", params))
 			}
 			return r, true
 		}
@@ -118,5 +118,5 @@ func lost(response json.RawMessage) []byte {
 	if err != nil {
 		return nil
 	}
-	return object.With(response, "error", text)
+	return jsonedit.With(response, "error", text)
 }

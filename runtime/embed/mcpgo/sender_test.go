@@ -10,7 +10,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
-	"github.com/mcpwire/mcpwire/runtime/internal/joined"
+	"github.com/mcpwire/mcpwire/runtime/embed/internal/joined"
 	wiretransport "github.com/mcpwire/mcpwire/runtime/transport"
 )
 

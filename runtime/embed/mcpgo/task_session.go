@@ -18,11 +18,11 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	codecwire "github.com/mcpwire/mcpwire/codec/wire"
+	"github.com/mcpwire/mcpwire/internal/jsonedit"
 	wire "github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/embed/internal/embedding"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
-	"github.com/mcpwire/mcpwire/runtime/internal/embedding"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
-	"github.com/mcpwire/mcpwire/runtime/internal/object"
 )
 
 // backend runs tools of a server for an [embedding.Engine].
@@ -166,12 +166,12 @@ func newTaskSession(ctx context.Context, s *server.MCPServer, c *embedding.Call)
 		json.Unmarshal(level, &t.level)
 	}
 	for _, name := range modernMembers {
-		meta = object.With(meta, name, nil)
+		meta = jsonedit.With(meta, name, nil)
 	}
 	if string(meta) == `{}` {
 		meta = nil
 	}
-	return t, object.With(c.Params, "_meta", meta), nil
+	return t, jsonedit.With(c.Params, "_meta", meta), nil
 }
 
 // replaceTool replaces the tool in the session by one without Execution if it requires tasks: the

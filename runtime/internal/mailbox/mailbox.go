@@ -1,12 +1,10 @@
 // Package mailbox hands items to a function one after another, in a goroutine that exists only
-// while there are items.
+// while there are items. It counts them for limits that a connection shares with others.
 package mailbox
 
 import (
 	"context"
 	"sync"
-
-	"github.com/mcpwire/mcpwire/runtime/internal/account"
 )
 
 // Mailbox is a bounded first-in, first-out queue of items for one function. Its fields are set
@@ -27,8 +25,8 @@ type Mailbox[T any] struct {
 	// larger item is accepted if it is the only one.
 	MaxBytes int
 
-	// Meter, if it is not nil, counts the same bytes, and [account.Overhead] for each item.
-	Meter account.Meter
+	// Meter, if it is not nil, counts the same bytes, and [Overhead] for each item.
+	Meter Meter
 
 	mu      sync.Mutex
 	pending []entry[T]
@@ -49,7 +47,7 @@ type entry[T any] struct {
 func (m *Mailbox[T]) TryPut(item T, size int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.closed && (m.full(size) || m.Meter != nil && !m.Meter.Take(size+account.Overhead)) {
+	if !m.closed && (m.full(size) || m.Meter != nil && !m.Meter.Take(size+Overhead)) {
 		return false
 	}
 	m.add(item, size)
@@ -71,7 +69,7 @@ func (m *Mailbox[T]) Put(item T, size int) {
 		m.mu.Lock()
 	}
 	if !m.closed && m.Meter != nil {
-		m.Meter.Add(size + account.Overhead)
+		m.Meter.Add(size + Overhead)
 	}
 	m.add(item, size)
 }
@@ -167,7 +165,7 @@ func (m *Mailbox[T]) Wait(ctx context.Context) {
 func (m *Mailbox[T]) release(bytes, items int) {
 	m.bytes -= bytes
 	if m.Meter != nil {
-		m.Meter.Add(-bytes - items*account.Overhead)
+		m.Meter.Add(-bytes - items*Overhead)
 	}
 	m.wake()
 }

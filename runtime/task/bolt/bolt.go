@@ -58,8 +58,8 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/mcpwire/mcpwire/runtime/internal/boltfile"
-	"github.com/mcpwire/mcpwire/runtime/internal/taskcode"
 	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/internal/taskcode"
 	"github.com/mcpwire/mcpwire/runtime/task/internal/watch"
 )
 

@@ -15,8 +15,8 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/internal/taskcode"
 	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/internal/taskcode"
 )
 
 // closingContext closes a store when its Done method is called. At that moment, submit has checked

@@ -8,8 +8,8 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/mcpwire/mcpwire/runtime/internal/taskcode"
 	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/internal/taskcode"
 )
 
 // verify checks the whole file except the payloads, the params and the contents of journals: its

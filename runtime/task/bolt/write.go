@@ -13,8 +13,8 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/mcpwire/mcpwire/runtime/internal/taskcode"
 	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/internal/taskcode"
 )
 
 // maxBatch is the largest number of writes in one transaction.

@@ -18,8 +18,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/mcpwire/mcpwire/runtime/internal/taskcode"
 	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/internal/taskcode"
 )
 
 // Sizes of the contents of a record message. Larger contents are in parts.

@@ -17,8 +17,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/mcpwire/mcpwire/runtime/internal/taskcode"
 	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/internal/taskcode"
 )
 
 // place has the names of the stream and of the subjects of a task.

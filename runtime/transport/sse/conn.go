@@ -14,8 +14,8 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/runtime/auth"
-	"github.com/mcpwire/mcpwire/runtime/internal/account"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/mailbox"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/eventstream"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
@@ -125,8 +125,8 @@ func (c *conn) Write(ctx context.Context, m transport.Message) error {
 // sizeOf returns the memory of a message that waits for its client, in bytes.
 func sizeOf(m *transport.Message) int { return len(m.Text) + 128 }
 
-// Meters implements [account.Conn].
-func (c *conn) Meters() (requests, pending account.Meter) { return c.requests, c.pending }
+// Meters implements [mailbox.Conn].
+func (c *conn) Meters() (requests, pending mailbox.Meter) { return c.requests, c.pending }
 
 // startServing records that the stream is about to be served. It returns false if the connection has
 // ended.

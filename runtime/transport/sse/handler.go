@@ -15,8 +15,8 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/runtime/auth"
-	"github.com/mcpwire/mcpwire/runtime/internal/account"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/mailbox"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/eventstream"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
@@ -105,7 +105,7 @@ func (o HandlerOptions) withDefaults() HandlerOptions {
 
 // maxServed is how many bytes of the messages of one principal may be served or wait for a handler.
 func (o *HandlerOptions) maxServed() int {
-	return guard.MaxBodies*o.MaxMessage + o.MaxStreamsPerPrincipal*account.Overhead
+	return guard.MaxBodies*o.MaxMessage + o.MaxStreamsPerPrincipal*mailbox.Overhead
 }
 
 // Handler is an [http.Handler] that serves the transport. A GET opens a connection, and a POST with

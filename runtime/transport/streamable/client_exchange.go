@@ -16,7 +16,6 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
-	"github.com/mcpwire/mcpwire/runtime/internal/stack"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/httpcore"
@@ -81,7 +80,7 @@ func (c *Client) request(ctx context.Context, sess *clientSession, text []byte, 
 
 func (x *exchange) run() {
 	defer x.c.end.Exit()
-	stack.Grow()
+	lazyctx.GrowStack()
 	err := boundary.Run(x.do)
 	boundary.Report(x.c.end.Options.Logger, "HTTP request panicked", err)
 	x.finish()

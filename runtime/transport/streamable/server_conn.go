@@ -9,7 +9,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/internal/account"
+	"github.com/mcpwire/mcpwire/runtime/internal/mailbox"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/queue"
@@ -71,8 +71,8 @@ func (c *serverConn) begin(u *usage) {
 	c.in.Limit(c.pending.Limit)
 }
 
-// Meters implements [account.Conn]. The bytes of requests belong to their streams.
-func (c *serverConn) Meters() (requests, pending account.Meter) { return nil, c.pending }
+// Meters implements [mailbox.Conn]. The bytes of requests belong to their streams.
+func (c *serverConn) Meters() (requests, pending mailbox.Meter) { return nil, c.pending }
 
 // Own implements [transport.Owned].
 func (c *serverConn) Own(owner transport.Owner) {

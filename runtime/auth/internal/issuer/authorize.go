@@ -15,7 +15,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/runtime/auth"
 	"github.com/mcpwire/mcpwire/runtime/auth/internal/fetch"
-	"github.com/mcpwire/mcpwire/runtime/internal/host"
+	"github.com/mcpwire/mcpwire/runtime/internal/network"
 )
 
 // Authorization is an authorization request of a client.
@@ -92,7 +92,7 @@ func (s *Server) ask(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	page.Execute(w, map[string]any{
 		"Config": s.c, "Request": a, "Name": fetch.Printable(a.Client.Name), "Host": redirect.Host,
-		"Local": host.IsLoopback(redirect.Hostname()), "Token": s.Bind("page", pageTTL, a),
+		"Local": network.IsLoopback(redirect.Hostname()), "Token": s.Bind("page", pageTTL, a),
 	})
 }
 

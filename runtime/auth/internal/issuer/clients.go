@@ -17,7 +17,6 @@ import (
 
 	"github.com/mcpwire/mcpwire/runtime/auth"
 	"github.com/mcpwire/mcpwire/runtime/auth/internal/fetch"
-	"github.com/mcpwire/mcpwire/runtime/internal/host"
 	"github.com/mcpwire/mcpwire/runtime/internal/network"
 )
 
@@ -273,7 +272,7 @@ func checkRedirectURI(uri string) error {
 	switch {
 	case err != nil || u.Host == "" || u.User != nil || strings.Contains(uri, "#"):
 		return fmt.Errorf("redirect URI %q: want an absolute URL without userinfo or fragment", fetch.Show(uri))
-	case u.Scheme == "https" || u.Scheme == "http" && host.IsLoopback(u.Hostname()):
+	case u.Scheme == "https" || u.Scheme == "http" && network.IsLoopback(u.Hostname()):
 		return nil
 	}
 	return fmt.Errorf("redirect URI %q: want https, or http with a loopback host", fetch.Show(uri))

@@ -21,9 +21,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/runtime/auth"
 	"github.com/mcpwire/mcpwire/runtime/auth/internal/fetch"
-	"github.com/mcpwire/mcpwire/runtime/internal/host"
 	"github.com/mcpwire/mcpwire/runtime/internal/network"
-	"github.com/mcpwire/mcpwire/runtime/internal/scope"
 )
 
 // Config configures a Server.
@@ -123,14 +121,14 @@ func New(c Config) (*Server, error) {
 		return nil, errors.New("issuer is not a URL")
 	case u.Host == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || strings.Contains(c.Issuer, "#"):
 		return nil, fmt.Errorf("issuer %q: want an absolute URL without userinfo, query or fragment", fetch.Show(c.Issuer))
-	case u.Scheme != "https" && !(u.Scheme == "http" && host.IsLoopback(u.Hostname())):
+	case u.Scheme != "https" && !(u.Scheme == "http" && network.IsLoopback(u.Hostname())):
 		return nil, fmt.Errorf("issuer %q: the scheme is not https, and the host is not a loopback address", c.Issuer)
 	case c.AccessTTL <= 0:
 		return nil, fmt.Errorf("AccessTTL is not positive (%v)", c.AccessTTL)
 	case c.RefreshTTL <= 0:
 		return nil, fmt.Errorf("RefreshTTL is not positive (%v)", c.RefreshTTL)
 	}
-	if err := scope.Check(c.Scopes); err != nil {
+	if err := auth.CheckScopes(c.Scopes); err != nil {
 		return nil, err
 	}
 	c.Resources = slices.Clone(c.Resources)

@@ -20,7 +20,6 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/runtime/auth"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
-	"github.com/mcpwire/mcpwire/runtime/internal/host"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/internal/network"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -275,7 +274,7 @@ func (g *Guard) allowsHost(r *http.Request) bool {
 	if len(g.Hosts) > 0 {
 		return slices.ContainsFunc(g.Hosts, func(h string) bool { return strings.EqualFold(h, name) })
 	}
-	return !overLoopback(r) || host.IsLoopback(name)
+	return !overLoopback(r) || network.IsLoopback(name)
 }
 
 // allowsOrigin reports whether pages of an origin may use the server. Allowed are the listed
@@ -289,7 +288,7 @@ func (g *Guard) allowsOrigin(r *http.Request, origin string) bool {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return false
 	}
-	if overLoopback(r) && host.IsLoopback(u.Hostname()) {
+	if overLoopback(r) && network.IsLoopback(u.Hostname()) {
 		return true
 	}
 	if !strings.EqualFold(u.Host, r.Host) || u.Scheme != "https" && overTLS(r) {
@@ -350,7 +349,7 @@ func overLoopback(r *http.Request) bool {
 	case *net.TCPAddr:
 		return addr.IP.IsLoopback()
 	case net.Addr:
-		return host.IsLoopback(hostname(addr.String()))
+		return network.IsLoopback(hostname(addr.String()))
 	}
 	return false
 }

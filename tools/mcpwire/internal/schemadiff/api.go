@@ -11,7 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/internal/gen/load"
 	"github.com/mcpwire/mcpwire/internal/gen/merge"
 	"github.com/mcpwire/mcpwire/internal/gen/plan"
-	"github.com/mcpwire/mcpwire/internal/jsonpointer"
+	"github.com/mcpwire/mcpwire/internal/jsonedit"
 )
 
 // confirm runs the generator to find the Go types of the older revision that change when the newer
@@ -58,12 +58,12 @@ func placeOf(pointer string) place {
 	if len(tokens) < 3 {
 		return place{}
 	}
-	p := place{def: jsonpointer.Unescape(tokens[2])}
+	p := place{def: jsonedit.UnescapeToken(tokens[2])}
 	for i := 3; i < len(tokens); i++ {
 		switch tokens[i] {
 		case "properties":
 			if i++; i < len(tokens) {
-				p = p.member(jsonpointer.Unescape(tokens[i]))
+				p = p.member(jsonedit.UnescapeToken(tokens[i]))
 			}
 		case "items":
 			p = p.below("[]")

@@ -1,6 +1,4 @@
-// Package account lets a session count what it holds for limits that its connection shares with
-// those of other sessions.
-package account
+package mailbox
 
 import "github.com/mcpwire/mcpwire/runtime/transport"
 

@@ -29,9 +29,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream"
+	"github.com/mcpwire/mcpwire/runtime/task/jetstream/jetstreamstore"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
-	"github.com/mcpwire/mcpwire/runtime/transport/streamable/jetstreamstore"
 )
 
 // program is a process of the fleet under test: a front end or a worker. It is a child of the test,

@@ -42,9 +42,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream"
+	"github.com/mcpwire/mcpwire/runtime/task/jetstream/jetstreamstore"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream/natstest"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
-	"github.com/mcpwire/mcpwire/runtime/transport/streamable/jetstreamstore"
 )
 
 var (

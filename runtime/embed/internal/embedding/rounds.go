@@ -11,8 +11,8 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/codec/wire"
+	"github.com/mcpwire/mcpwire/internal/jsonedit"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
-	"github.com/mcpwire/mcpwire/runtime/internal/object"
 )
 
 // maxRounds limits how often the results of a tool may ask for input in a task.
@@ -40,9 +40,9 @@ func (c *call) rounds(ctx context.Context, to *Call) (json.RawMessage, error) {
 			return nil, err
 		}
 		next := *to
-		next.Params = object.With(to.Params, "inputResponses", responses)
+		next.Params = jsonedit.With(to.Params, "inputResponses", responses)
 		state, _ := codec.Member(result, "requestState")
-		next.Params = object.With(next.Params, "requestState", state)
+		next.Params = jsonedit.With(next.Params, "requestState", state)
 		to = &next
 	}
 }
@@ -77,7 +77,7 @@ func (c *call) respond(result json.RawMessage) (json.RawMessage, error) {
 	}
 	out := json.RawMessage(`{}`)
 	for i, key := range keys {
-		out = object.With(out, key, responses[i])
+		out = jsonedit.With(out, key, responses[i])
 	}
 	return out, nil
 }
@@ -88,7 +88,7 @@ func modernParams(params json.RawMessage, client Client) json.RawMessage {
 	if modern.Is(params) {
 		return params
 	}
-	set := func(name string, value json.RawMessage) { params = object.WithPath(params, value, "_meta", name) }
+	set := func(name string, value json.RawMessage) { params = jsonedit.WithPath(params, value, "_meta", name) }
 	capabilities, ok := codec.Member(client.Initialize, "capabilities")
 	if !ok {
 		capabilities = json.RawMessage(`{}`)

@@ -1,13 +1,13 @@
-// Package scope checks the syntax of scopes.
-package scope
+package auth
 
 import (
 	"fmt"
 	"strings"
 )
 
-// Check returns an error unless all scopes are valid (RFC 6749, section 3.3).
-func Check(scopes []string) error {
+// CheckScopes returns an error that names the first scope that is not valid (RFC 6749, section 3.3),
+// or nil if all are: a scope is a word of printable ASCII without quotes and backslashes.
+func CheckScopes(scopes []string) error {
 	for _, scope := range scopes {
 		if scope == "" || strings.ContainsFunc(scope, func(r rune) bool { return r <= ' ' || r == '"' || r == '\\' || r > '~' }) {
 			return fmt.Errorf("scope %q is not a word of printable ASCII without quotes and backslashes", scope)

@@ -13,8 +13,8 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/value"
+	"github.com/mcpwire/mcpwire/internal/jsonedit"
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/internal/object"
 )
 
 // Stream is the [http.ResponseWriter] of a response in which an SDK may send server-sent events.
@@ -236,7 +236,7 @@ func (s *Stream) acknowledge(event []byte) []byte {
 	if err != nil {
 		return event
 	}
-	data = object.WithPath(bytes.TrimSpace(data), text, "params", "notifications", "taskIds")
+	data = jsonedit.WithPath(bytes.TrimSpace(data), text, "params", "notifications", "taskIds")
 	return slices.Concat(before, dataLines(data), after)
 }
 

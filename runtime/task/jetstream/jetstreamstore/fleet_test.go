@@ -21,9 +21,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/form"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task/jetstream/jetstreamstore"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream/natstest"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
-	"github.com/mcpwire/mcpwire/runtime/transport/streamable/jetstreamstore"
 )
 
 // node is a process with a server, a handler and a port of its own.

@@ -8,10 +8,10 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/wire"
+	"github.com/mcpwire/mcpwire/internal/jsonedit"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
-	"github.com/mcpwire/mcpwire/runtime/internal/object"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
 
@@ -55,13 +55,13 @@ func (e *Engine) declareTasks(result json.RawMessage) json.RawMessage {
 	if err != nil {
 		return result
 	}
-	return object.WithPath(result, capability, "capabilities", "tasks")
+	return jsonedit.WithPath(result, capability, "capabilities", "tasks")
 }
 
 // declareExtension adds the Tasks extension to the result of server/discover.
 func declareExtension(result json.RawMessage) json.RawMessage {
-	result = object.WithPath(result, nil, "capabilities", "tasks") // a capability of sessions
-	return object.WithPath(result, json.RawMessage(`{}`), "capabilities", "extensions", tasks.ExtensionID)
+	result = jsonedit.WithPath(result, nil, "capabilities", "tasks") // a capability of sessions
+	return jsonedit.WithPath(result, json.RawMessage(`{}`), "capabilities", "extensions", tasks.ExtensionID)
 }
 
 // noteListed removes the tools in a result of tools/list from those that Options.Tools names and that
@@ -106,7 +106,7 @@ func (e *Engine) describeTools(result json.RawMessage) json.RawMessage {
 	if err != nil {
 		return result
 	}
-	return object.With(result, "tools", append(out, ']'))
+	return jsonedit.With(result, "tools", append(out, ']'))
 }
 
 func (e *Engine) describeTool(tool json.RawMessage) json.RawMessage {
@@ -118,5 +118,5 @@ func (e *Engine) describeTool(tool json.RawMessage) json.RawMessage {
 	if mode == mcp.TaskSupportForbidden && !has(tool, "execution", "taskSupport") {
 		return tool
 	}
-	return object.WithPath(tool, json.RawMessage(`"`+mode+`"`), "execution", "taskSupport")
+	return jsonedit.WithPath(tool, json.RawMessage(`"`+mode+`"`), "execution", "taskSupport")
 }

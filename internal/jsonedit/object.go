@@ -1,5 +1,5 @@
-// Package object edits JSON objects without decoding their members.
-package object
+// Package jsonedit edits JSON objects without decoding their members, and writes pointers into them.
+package jsonedit
 
 import (
 	"encoding/json"

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/task/jetstream/jetstreamstore"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream/natstest"
-	"github.com/mcpwire/mcpwire/runtime/transport/streamable/jetstreamstore"
 )
 
 var _ server.Bus = (*jetstreamstore.Bus)(nil)

@@ -12,9 +12,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/mcpwire/mcpwire/runtime/task/jetstream/jetstreamstore"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream/natstest"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
-	"github.com/mcpwire/mcpwire/runtime/transport/streamable/jetstreamstore"
 )
 
 // process is a member of a fleet, with a connection of its own.

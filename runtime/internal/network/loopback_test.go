@@ -1,9 +1,9 @@
-package host_test
+package network_test
 
 import (
 	"testing"
 
-	"github.com/mcpwire/mcpwire/runtime/internal/host"
+	"github.com/mcpwire/mcpwire/runtime/internal/network"
 )
 
 func TestIsLoopback(t *testing.T) {
@@ -11,7 +11,7 @@ func TestIsLoopback(t *testing.T) {
 		"localhost": true, "LocalHost": true, "127.0.0.1": true, "127.8.9.1": true, "::1": true, "::ffff:127.0.0.1": true,
 		"": false, "localhost.": false, "a.localhost": false, "10.0.0.1": false, "::2": false, "0.0.0.0": false, "[::1]": false, "127.0.0.1:80": false,
 	} {
-		if got := host.IsLoopback(name); got != want {
+		if got := network.IsLoopback(name); got != want {
 			t.Errorf("IsLoopback(%q) = %t, want %t", name, got, want)
 		}
 	}

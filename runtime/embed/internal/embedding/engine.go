@@ -16,12 +16,12 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/wire"
+	"github.com/mcpwire/mcpwire/internal/jsonedit"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 	"github.com/mcpwire/mcpwire/runtime/embed"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
-	"github.com/mcpwire/mcpwire/runtime/internal/object"
 	"github.com/mcpwire/mcpwire/runtime/internal/pages"
 	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
 	"github.com/mcpwire/mcpwire/runtime/internal/subscriptions"
@@ -542,7 +542,7 @@ func (e *Engine) listNames(ctx context.Context, in *Incoming, add func(name stri
 		if _, err := cursors.Next(new(string(cursor))); err != nil {
 			return err
 		}
-		params = object.With(nil, "cursor", cursor)
+		params = jsonedit.With(nil, "cursor", cursor)
 	}
 }
 

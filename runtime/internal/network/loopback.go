@@ -1,5 +1,4 @@
-// Package host tells names of this machine from those of others.
-package host
+package network
 
 import (
 	"net/netip"

@@ -13,12 +13,12 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/codec/wire"
+	"github.com/mcpwire/mcpwire/internal/jsonedit"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/embed"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
-	"github.com/mcpwire/mcpwire/runtime/internal/object"
 	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -52,10 +52,10 @@ func withoutClient(params json.RawMessage) (json.RawMessage, Client) {
 		return params, c
 	}
 	codec.Unmarshal(stored, value.Of(&c), codec.AllowSize(stored)...) // fails only for text of a client
-	if meta = object.With(meta, metaClient, nil); string(meta) == `{}` {
+	if meta = jsonedit.With(meta, metaClient, nil); string(meta) == `{}` {
 		meta = nil
 	}
-	return object.With(params, "_meta", meta), c
+	return jsonedit.With(params, "_meta", meta), c
 }
 
 // call is one run of a tool.
