@@ -149,13 +149,3 @@ func hasMediaType(contents mcp.AnyResourceContents) bool {
 	}
 	return true
 }
-
-// firstFault returns the first of several faults and the number of the others, because the message
-// of an error should be one sentence (JSON-RPC 2.0, Section 5.1).
-func firstFault(faults string) string {
-	first, rest, more := strings.Cut(strings.TrimSpace(faults), "\n")
-	if !more {
-		return first
-	}
-	return fmt.Sprintf("%s (and %d more)", first, strings.Count(rest, "\n")+1)
-}

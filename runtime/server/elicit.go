@@ -1,18 +1,15 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
 	"reflect"
-	"slices"
 	"strings"
 	"time"
 
@@ -20,10 +17,10 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/form"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/internal/network"
 	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
+	"github.com/mcpwire/mcpwire/runtime/server/internal/schemas"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
@@ -60,7 +57,7 @@ func Elicit[T any](ctx context.Context, c *Call, message string, fields *T) (mcp
 	var filled struct {
 		Content *T `json:"content"`
 	}
-	filled.Content = copyWithout(fields, result)
+	filled.Content = schemas.CopyWithout(fields, result.Content)
 	if err := codec.Unmarshal(text, value.Of(&filled)); err != nil {
 		return "", fmt.Errorf("%w: %w", ErrAnswer, err)
 	}
@@ -74,34 +71,6 @@ func Elicit[T any](ctx context.Context, c *Call, message string, fields *T) (mcp
 func Confirm(ctx context.Context, c *Call, message string) (bool, error) {
 	action, err := Elicit(ctx, c, message, &struct{}{})
 	return err == nil && action == mcp.ElicitActionAccept, err
-}
-
-// copyWithout returns a copy of the fields of a form. In the copy, the fields that the result sets
-// are zero. The copy shares lists and pointees with the original, and perhaps with other calls:
-// decoding into zero fields does not change them.
-func copyWithout[T any](fields *T, result *mcp.ElicitResult) *T {
-	out := new(*fields)
-	members, err := (&inference{dir: reading, forForm: true}).fieldsOf(reflect.TypeFor[T]())
-	if err != nil {
-		return out // the methods of T decode it
-	}
-	for _, f := range members {
-		if _, ok := result.Content[f.name]; !ok {
-			continue
-		}
-		v := reflect.ValueOf(out).Elem()
-		for _, i := range f.index[:len(f.index)-1] { // embedded structs
-			if v = v.Field(i); v.Kind() == reflect.Pointer {
-				shared := v.Elem()
-				v.Set(reflect.New(v.Type().Elem()))
-				if v = v.Elem(); shared.IsValid() {
-					v.Set(shared)
-				}
-			}
-		}
-		v.Field(f.index[len(f.index)-1]).SetZero()
-	}
-	return out
 }
 
 func actionOf(result *mcp.ElicitResult) mcp.ElicitAction {
@@ -129,120 +98,21 @@ func formParams[T any](message string, fields *T, s *Server) (*mcp.ElicitRequest
 		return nil, err
 	}
 	params := &mcp.ElicitRequestFormParams{Message: message}
-	if bytes.Equal(values, f.zero) {
-		params.RequestedSchema = f.requested
-		return params, nil
-	}
-	text, err := withDefaults(f.schema, values, f.zero)
-	if err != nil {
-		return nil, err
-	}
-	if err := codec.Unmarshal(text, &params.RequestedSchema); err != nil {
-		return nil, err
-	}
-	return params, nil
-}
-
-// typeForm is the form with the fields of a type. It is immutable.
-type typeForm struct {
-	schema    json.RawMessage
-	requested mcp.ElicitRequestFormParamsRequestedSchema // the same; without defaults from values
-	zero      json.RawMessage                            // the zero value of the type
+	params.RequestedSchema, err = f.With(values)
+	return params, err
 }
 
 // formOf returns the form for a type, which has the zero value.
-func (s *Server) formOf(t reflect.Type, zero any) (*typeForm, error) {
+func (s *Server) formOf(t reflect.Type, zero any) (*schemas.Form, error) {
 	if f, ok := s.forms.Load(t); ok {
-		return f.(*typeForm), nil
+		return f.(*schemas.Form), nil
 	}
-	schema, err := formSchema(t, s.cfg.Types)
+	f, err := schemas.NewForm(t, zero, definitions(s.cfg.Types))
 	if err != nil {
 		return nil, fmt.Errorf("server: elicit: %w", err)
 	}
-	f := new(typeForm)
-	if f.schema, err = codec.Marshal(value.Of(schema)); err != nil {
-		return nil, err
-	}
-	if f.zero, err = codec.Marshal(value.Of(zero)); err != nil {
-		f.zero = json.RawMessage(`{}`) // the zero value of a type may have no JSON
-	}
-	if f.schema, err = withDefaults(f.schema, json.RawMessage(`{}`), f.zero); err != nil { // sorts the members
-		return nil, err
-	}
-	if err := codec.Unmarshal(f.schema, &f.requested); err != nil {
-		return nil, err
-	}
-	if f.requested.Properties == nil { // a struct without fields; the protocol requires the member
-		f.requested.Properties = map[string]mcp.PrimitiveSchemaDefinition{}
-	}
 	s.forms.Store(t, f)
 	return f, nil
-}
-
-// formSchema returns the schema of a form with the fields of a struct.
-func formSchema(t reflect.Type, types []TypeDefinition) (*typeSchema, error) {
-	x := &inference{dir: reading, types: types, forForm: true}
-	s, err := schemaOf(t, x)
-	if err != nil {
-		return nil, err
-	}
-	if s.Type != "object" {
-		return nil, fmt.Errorf("the JSON of type %v may not be an object", t)
-	}
-	s.AdditionalProperties = nil // not a keyword of forms
-	for _, p := range s.Properties {
-		if err := p.schema.toField(); err != nil {
-			return nil, fmt.Errorf("field %q: %w", p.name, err)
-		}
-	}
-	return s, nil
-}
-
-// toField removes what forms do not have from the schema of a field: null, which stands for an
-// absent value, and annotations. It returns an error for constraints that forms do not have.
-func (s *typeSchema) toField() error {
-	s.Deprecated, s.Examples = false, nil
-	if name := s.typeName(); name != "" {
-		s.Type = name
-	}
-	s.Enum = slices.DeleteFunc(s.Enum, func(v json.RawMessage) bool { return string(v) == "null" })
-	switch {
-	case s.Header != "":
-		return errors.New("forms have no header fields")
-	case s.ExclusiveMinimum != "":
-		return errors.New("forms have no exclusiveMinimum")
-	case s.ExclusiveMaximum != "":
-		return errors.New("forms have no exclusiveMaximum")
-	case s.MultipleOf != "":
-		return errors.New("forms have no multipleOf")
-	case s.Format != "" && !slices.Contains(formFormats, mcp.StringSchemaFormat(s.Format)):
-		return fmt.Errorf("forms have no format %s", s.Format)
-	case len(s.Enum) > 0 && s.Type != "string":
-		return fmt.Errorf("the values of an enum in a form are strings, not of type %v", s.Type)
-	case s.Items != nil && (len(s.Items.Enum) == 0 || s.Items.Type != "string"):
-		return errors.New("a list in a form must be of strings with the tag enum")
-	}
-	s.UniqueItems = false // choices are unique
-	return nil
-}
-
-// formFormats holds the formats of text in forms.
-var formFormats = []mcp.StringSchemaFormat{mcp.StringSchemaFormatEmail, mcp.StringSchemaFormatURI, mcp.StringSchemaFormatDate, mcp.StringSchemaFormatDateTime}
-
-// withDefaults adds values that are not zero to the properties of a schema as defaults.
-func withDefaults(schema, values, zero json.RawMessage) (json.RawMessage, error) {
-	var s, v, z map[string]any
-	if err := errors.Join(codec.Unmarshal(schema, value.Of(&s)), codec.Unmarshal(values, value.Of(&v)), codec.Unmarshal(zero, value.Of(&z))); err != nil {
-		return nil, err
-	}
-	properties, _ := s["properties"].(map[string]any)
-	for name, p := range properties {
-		property, ok := p.(map[string]any)
-		if ok && v[name] != nil && !reflect.DeepEqual(v[name], z[name]) {
-			property["default"] = v[name]
-		}
-	}
-	return codec.Marshal(value.Of(s))
 }
 
 // ElicitForm asks the user to fill in a form. The schema must be flat. No field may have the name
@@ -262,7 +132,7 @@ func (c *Call) ElicitForm(ctx context.Context, params *mcp.ElicitRequestFormPara
 	if err != nil || result.Action != mcp.ElicitActionAccept {
 		return result, err
 	}
-	if err := form.Check(&params.RequestedSchema, result.Content); err != nil {
+	if err := schemas.CheckForm(&params.RequestedSchema, result.Content); err != nil {
 		return result, fmt.Errorf("%w: %w", ErrAnswer, err)
 	}
 	return result, nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/server/internal/schemas"
 )
 
 // PromptFunc is a Go function that fills in a prompt. All required arguments are present. Embedded
@@ -37,7 +38,7 @@ func DefinePrompt(f func(*mcp.Prompt)) PromptOption {
 type prompt struct {
 	common
 	def        mcp.Prompt
-	in         argumentSet
+	in         schemas.Arguments
 	get        func(ctx context.Context, c *Call, arguments map[string]string) (*mcp.GetPromptResult, error)
 	completers map[string]CompleteFunc
 	// wrapped calls the middleware, then serve. It is nil if there is no middleware.
@@ -79,18 +80,24 @@ func addPrompt[In, Out any](s *Server, def mcp.Prompt, f PromptFunc[In, Out], op
 		return nil, fmt.Errorf("server: prompt %q: output: %w", def.Name, err)
 	}
 	declared := prompt{def: def, completers: map[string]CompleteFunc{}}
-	if declared.in, err = argumentsOf(reflect.TypeFor[In](), s.cfg.Types); err != nil {
+	if declared.in, err = schemas.ArgumentsOf(reflect.TypeFor[In](), definitions(s.cfg.Types)); err != nil {
 		return nil, fmt.Errorf("server: prompt %q: arguments: %w", def.Name, err)
 	}
-	declared.def.Arguments = declared.in.declared()
+	for _, a := range declared.in {
+		described := mcp.PromptArgument{Name: a.Name(), Title: optional(a.Title()), Description: optional(a.Description())}
+		if !a.Optional() {
+			described.Required = new(true)
+		}
+		declared.def.Arguments = append(declared.def.Arguments, described)
+	}
 	declared.get = func(ctx context.Context, c *Call, arguments map[string]string) (*mcp.GetPromptResult, error) {
 		var in In
 		switch p := any(&in).(type) {
 		case *map[string]string:
 			*p = arguments
 		default:
-			if err := declared.in.decode(ctx, reflect.ValueOf(p).Elem(), arguments); err != nil {
-				return nil, err
+			if err := declared.in.Decode(ctx, reflect.ValueOf(p).Elem(), arguments); err != nil {
+				return nil, invalidParams("%v", err)
 			}
 		}
 		out, err := f(ctx, c, in)
@@ -105,7 +112,12 @@ func addPrompt[In, Out any](s *Server, def mcp.Prompt, f PromptFunc[In, Out], op
 		}
 		o.forPrompt(&declared)
 	}
-	declared.in.complete(declared.completers)
+	for _, a := range declared.in {
+		choices := a.Choices()
+		if _, ok := declared.completers[a.Name()]; !ok && choices != nil {
+			declared.completers[a.Name()] = OneOf(choices...)
+		}
+	}
 	if declared.def.Name != def.Name {
 		return nil, fmt.Errorf("server: prompt %q: DefinePrompt changed the name to %q", def.Name, declared.def.Name)
 	}
@@ -167,7 +179,7 @@ func newPrompt(def mcp.Prompt, declared prompt) (*prompt, error) {
 		}
 		seen[a.Name] = true
 	}
-	if err := p.in.check(seen); err != nil {
+	if err := p.in.Check(seen); err != nil {
 		return nil, fmt.Errorf("server: prompt %q: %w", def.Name, err)
 	}
 	for name := range p.completers {
@@ -256,7 +268,7 @@ func (p *prompt) checkResult(c *Call, result *mcp.GetPromptResult) error {
 	if fault == nil {
 		return nil
 	}
-	err := internalError("the result of the prompt is invalid: %s", firstFault(fault.Error()))
+	err := internalError("the result of the prompt is invalid: %s", schemas.FirstFault(fault.Error()))
 	c.p.s.cfg.Logger.Error("prompt result rejected", "prompt", p.def.Name, "error", err)
 	return err
 }

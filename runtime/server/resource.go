@@ -15,6 +15,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/server/internal/schemas"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
@@ -324,7 +325,7 @@ func checkRead(c *Call, uri string, result *mcp.ReadResourceResult) error {
 	}
 	for i, content := range result.Contents {
 		if fault := checkContents(content); fault != nil {
-			err := internalError("contents %d of the resource are invalid: %s", i, firstFault(fault.Error()))
+			err := internalError("contents %d of the resource are invalid: %s", i, schemas.FirstFault(fault.Error()))
 			c.p.s.cfg.Logger.Error("resource contents rejected", "uri", uri, "error", err)
 			return err
 		}

@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/value"
-	"github.com/mcpwire/mcpwire/internal/toolschema"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/server/internal/schemas"
 )
 
 // SchemaFor returns the JSON Schema of the values of a Go type, as package codec/value encodes
@@ -69,44 +68,57 @@ import (
 // that encoding/json and its version 2 interpret differently.
 func SchemaFor[T any](types ...TypeDefinition) (json.RawMessage, error) {
 	t := reflect.TypeFor[T]()
-	s, err := schemaOf(t, &inference{dir: writing, types: types})
+	s, err := schemas.Infer(t, schemas.Writing, definitions(types))
 	if err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
 	return codec.Marshal(value.Of(s))
 }
 
-// schemaOf returns the schema of a type.
-func schemaOf(t reflect.Type, x *inference) (*typeSchema, error) {
-	s, err := x.schema(t)
-	if err != nil {
-		return nil, fmt.Errorf("no schema for type %v: %w", t, err)
-	}
-	return s, nil
+// TypeDefinition is the JSON Schema of a Go type; see [DefineType].
+type TypeDefinition struct{ schema schemas.Definition }
+
+// DefineType sets the JSON Schema of the values of type T, wherever schemas are inferred: as an
+// option of one tool, in [Config].Types for all features of a server, or in [SchemaFor]. It is for
+// types of other packages. Give a type of your own the method JSONSchema() json.RawMessage instead.
+// The definition of a tool takes precedence over that of the configuration, and both take
+// precedence over the method.
+//
+// The schema is a JSON object. It must admit the JSON that package codec/value encodes. A reference
+// in it that begins with "#" refers to the schema itself.
+func DefineType[T any](schema string) TypeDefinition {
+	return TypeDefinition{schemas.Definition{Type: reflect.TypeFor[T](), Text: json.RawMessage(schema)}}
 }
 
-// inference returns an inference of schemas of a tool.
-func (s *Server) inference(t *tool, dir direction) *inference {
-	return &inference{dir: dir, types: append(slices.Clip(s.cfg.Types), t.types...)}
+func (d TypeDefinition) forTool(t *tool) { t.types = append(t.types, d) }
+
+// definitions returns the schemas of types.
+func definitions(lists ...[]TypeDefinition) (out []schemas.Definition) {
+	for _, types := range lists {
+		for _, d := range types {
+			out = append(out, d.schema)
+		}
+	}
+	return out
 }
 
 // inferArguments sets the input schema of a tool to that of its arguments.
 func (s *Server) inferArguments(t *tool, in reflect.Type) error {
-	schema, err := schemaOf(in, s.inference(t, reading))
+	schema, err := schemas.Infer(in, schemas.Reading, definitions(s.cfg.Types, t.types))
 	if err != nil {
 		return err
 	}
-	if schema.Type != "object" {
+	if !schema.IsObject() {
 		return fmt.Errorf("no schema for type %v: its JSON may not be an object; give the tool a schema, or the type the method JSONSchema", in)
 	}
-	return schema.into(&t.def.InputSchema)
+	return schema.Into(&t.def.InputSchema)
 }
 
 // declareOutput sets the output schema of a tool to that of its output, unless the description has
 // one. It reports whether the output is known not to be an object.
 func (s *Server) declareOutput(t *tool, out reflect.Type) (plain bool, err error) {
 	const want = "want a struct, a map with string keys, a slice, a number, a boolean, string, content or *mcp.CallToolResult"
-	elem := withoutPointers(out)
+	elem, types := schemas.WithoutPointers(out), definitions(s.cfg.Types, t.types)
 	switch {
 	case elem == reflect.TypeFor[mcp.CallToolResult](), out.Implements(reflect.TypeFor[mcp.ContentBlock]()), reflect.PointerTo(out).Implements(reflect.TypeFor[mcp.ContentBlock]()):
 		return false, fmt.Errorf("%s, got %v", want, out)
@@ -115,35 +127,26 @@ func (s *Server) declareOutput(t *tool, out reflect.Type) (plain bool, err error
 	case out == reflect.TypeFor[[]byte]():
 		return false, errors.New("want string for text, or a content block for binary data, got []byte")
 	}
-	schema, err := schemaOf(elem, s.inference(t, writing))
+	schema, err := schemas.Infer(elem, schemas.Writing, types)
 	if t.def.OutputSchema != nil { // it takes precedence
-		return err == nil && schema.typeName() != "" && schema.typeName() != "object", nil
+		return err == nil && schema.TypeName() != "" && schema.TypeName() != "object", nil
 	}
 	switch {
 	case err != nil:
 		return false, err
-	case schema.Type == "object":
+	case schema.IsObject():
 		t.def.OutputSchema = new(mcp.ToolOutputSchema)
-		return false, schema.into(t.def.OutputSchema)
-	case schema.typeName() == "" || schema.typeName() == "object":
+		return false, schema.Into(t.def.OutputSchema)
+	case schema.TypeName() == "" || schema.TypeName() == "object":
 		return false, fmt.Errorf("%s, got %v, whose JSON may be of any type; give the tool a schema, or the type the method JSONSchema", want, out)
 	}
-	if schema, err = schemaOf(out, s.inference(t, writing)); err != nil {
+	if schema, err = schemas.Infer(out, schemas.Writing, types); err != nil {
 		return false, err
 	}
 	t.def.OutputSchema = new(mcp.ToolOutputSchema)
-	return true, schema.into(t.def.OutputSchema)
-}
-
-// into decodes the text of a schema into a description.
-func (s *typeSchema) into(schema codec.Decoder) error {
-	text, err := codec.Marshal(value.Of(s))
-	if err != nil {
-		return err
-	}
-	return codec.Unmarshal(text, schema)
+	return true, schema.Into(t.def.OutputSchema)
 }
 
 // Dialects returns the URIs of the JSON Schema dialects that schemas of tools may name in $schema,
 // the default first. A schema that names another dialect is rejected (MCP, "JSON Schema Usage").
-func Dialects() []string { return toolschema.Dialects() }
+func Dialects() []string { return schemas.Dialects() }

@@ -21,6 +21,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
 	"github.com/mcpwire/mcpwire/runtime/internal/subscriptions"
+	"github.com/mcpwire/mcpwire/runtime/server/internal/schemas"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
@@ -339,8 +340,10 @@ func (cfg *Config) complete(name, version string) (mistakes []error) {
 		}
 		*member.own = member.value
 	}
-	if invalid := checkTypes(cfg.Types); len(invalid) > 0 {
-		mistakes = append(mistakes, invalid...)
+	if invalid := schemas.CheckDefinitions(definitions(cfg.Types)); len(invalid) > 0 {
+		for _, mistake := range invalid {
+			mistakes = append(mistakes, fmt.Errorf("server: Config.Types: %w", mistake))
+		}
 		cfg.Types = nil
 	}
 	cfg.Types = slices.Clone(cfg.Types)

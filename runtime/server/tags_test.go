@@ -273,7 +273,7 @@ func TestInvalidSchemasOfTypesAreRejected(t *testing.T) {
 	_, err := server.SchemaFor[int](server.DefineType[int](`true`))
 	check(err, "server: no schema for type int: schema of type int: want a JSON object")
 	err = server.New("x", "1", &server.Config{Types: []server.TypeDefinition{{}, server.DefineType[int](`{"type":"x"}`), server.DefineType[int](`{}`)}}).Err()
-	check(err, "server: zero TypeDefinition in Config.Types; use DefineType")
+	check(err, "server: Config.Types: zero TypeDefinition; use DefineType")
 	check(err, "server: Config.Types: schema of type int: invalid schema")
 	check(err, "server: Config.Types: type int is defined twice")
 }

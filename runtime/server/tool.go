@@ -14,11 +14,11 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/codec/wire"
-	"github.com/mcpwire/mcpwire/internal/toolschema"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/experimental/partial"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
+	"github.com/mcpwire/mcpwire/runtime/server/internal/schemas"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
@@ -168,14 +168,12 @@ type tool struct {
 	// limited is set by the option MaxRunning, which also sets maxRunning.
 	limited    bool
 	maxRunning int
-	types      []TypeDefinition   // of the options
-	in, out    *toolschema.Schema // out is nil if the tool has no output schema
-	fields     []modern.Field     // the arguments that clients over HTTP repeat in header fields
-	plain      bool               // its function returns output that is not an object
-	// wrapping has the output schema for sessions. It is nil if they have the same as modern
-	// revisions.
-	wrapping *wrapping
-	call     RawToolFunc
+	types      []TypeDefinition // of the options
+	in         *schemas.Input
+	out        *schemas.Output // nil if the tool has no output schema
+	fields     []modern.Field  // the arguments that clients over HTTP repeat in header fields
+	plain      bool            // its function returns output that is not an object
+	call       RawToolFunc
 	// defineFor changes the description for a caller. It is nil if all callers have the same.
 	defineFor func(c *Call, def *mcp.Tool)
 	// wrapped calls the middleware, then serve. It is nil if there is no middleware.
@@ -183,8 +181,7 @@ type tool struct {
 	middleware []ToolMiddleware // of the option WrapTool
 	// decode decodes arguments without calling the tool. It is nil for a tool that takes JSON; such
 	// a tool has no defaults.
-	decode   func(json.RawMessage) error
-	defaults *defaults
+	decode func(json.RawMessage) error
 }
 
 // AddTool adds a tool whose calls f serves. The description tells the model what the tool is for;
@@ -362,14 +359,14 @@ func newTool(def mcp.Tool, declared tool) (*tool, error) {
 		return nil, fmt.Errorf("server: tool %q: output schema: %w", def.Name, err)
 	}
 	valid := t.def
-	if t.wrapping != nil {
-		valid.OutputSchema = t.wrapping.def
+	if w := t.wrapping(); w != nil {
+		valid.OutputSchema = w
 	}
 	if err := valid.Validate(latest()); err != nil {
 		return nil, fmt.Errorf("server: tool %q: %w", def.Name, err)
 	}
 	if t.decode != nil {
-		if err := t.findDefaults(); err != nil {
+		if err := t.in.FindDefaults(t.decode); err != nil {
 			return nil, fmt.Errorf("server: tool %q: %w", def.Name, err)
 		}
 	}
@@ -395,15 +392,12 @@ func (t *tool) declareTasks() {
 }
 
 // inputSchema compiles an input schema, and returns the header fields of arguments.
-func inputSchema(s *mcp.ToolInputSchema) (*toolschema.Schema, []modern.Field, error) {
+func inputSchema(s *mcp.ToolInputSchema) (*schemas.Input, []modern.Field, error) {
 	text, err := codec.Marshal(s)
 	if err != nil {
 		return nil, nil, err
 	}
-	if kind, _ := codec.Member(text, "type"); string(kind) != `"object"` {
-		return nil, nil, errors.New(`type is not "object"`)
-	}
-	compiled, err := toolschema.Compile(text)
+	compiled, err := schemas.NewInput(text)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -427,8 +421,8 @@ func (h *handler) ListTools(ctx context.Context, params *mcp.PaginatedRequestPar
 	modern := newCall(ctx, h.p).modern()
 	for i, e := range entries {
 		result.Tools[i] = e.value.def
-		if w := e.value.wrapping; w != nil && !modern {
-			result.Tools[i].OutputSchema = w.def
+		if w := e.value.wrapping(); w != nil && !modern {
+			result.Tools[i].OutputSchema = w
 		}
 		if f := e.value.defineFor; f != nil {
 			f(newCall(ctx, h.p), &result.Tools[i])
@@ -588,7 +582,7 @@ func (t *tool) prepare(ctx context.Context, c *Call, arguments json.RawMessage) 
 			return nil, nil, err
 		}
 	}
-	complete, changed := t.defaults.addTo(arguments)
+	complete, changed := t.in.Complete(arguments)
 	if !changed || accepted {
 		return complete, nil, nil
 	}
@@ -633,7 +627,7 @@ func (t *tool) checkResult(c *Call, result *mcp.CallToolResult) error {
 	err := t.checkOutput(c, result)
 	if err == nil {
 		if fault := checkBlocks(result.Content); fault != nil {
-			err = internalError("the result of the tool is invalid: %s", firstFault(fault.Error()))
+			err = internalError("the result of the tool is invalid: %s", schemas.FirstFault(fault.Error()))
 		}
 	}
 	if err != nil {

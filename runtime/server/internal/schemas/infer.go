@@ -1,4 +1,12 @@
-package server
+// Package schemas holds what a server knows about JSON Schemas: it infers them from Go types and the
+// tags of their fields, and applies those of its features. An [Input] validates arguments of a tool
+// and adds defaults, an [Output] validates its output, a [Form] is what a user fills in, and
+// [Arguments] are those of a prompt.
+//
+// A [Schema] describes the JSON that package codec/value decodes into a type, or encodes from it. It is
+// for authors, so a tag that has no effect, or a value that does not comply with the rest of the
+// schema, is an error when the feature is added, and names the field and what to write instead.
+package schemas
 
 import (
 	"bytes"
@@ -21,17 +29,17 @@ import (
 	"github.com/mcpwire/mcpwire/codec/value"
 )
 
-// direction distinguishes schemas of decoded values, such as arguments, from those of encoded
+// Direction distinguishes schemas of decoded values, such as arguments, from those of encoded
 // values, such as output. They may differ because of the methods of a type.
-type direction bool
+type Direction bool
 
 const (
-	reading direction = false
-	writing direction = true
+	Reading Direction = false // of values that are decoded
+	Writing Direction = true  // of values that are encoded
 )
 
-// typeSchema is an inferred schema. The zero value admits every value.
-type typeSchema struct {
+// Schema is an inferred schema. The zero value admits every value. It is encoded as a JSON object.
+type Schema struct {
 	Type                 any               `json:"type,omitempty"` // a string or a []string
 	Enum                 []json.RawMessage `json:"enum,omitempty"`
 	Format               string            `json:"format,omitempty"`
@@ -50,21 +58,21 @@ type typeSchema struct {
 	MinLength            *int              `json:"minLength,omitempty"`
 	MaxLength            *int              `json:"maxLength,omitempty"`
 	Pattern              string            `json:"pattern,omitempty"`
-	Items                *typeSchema       `json:"items,omitempty"`
+	Items                *Schema           `json:"items,omitempty"`
 	MinItems             *int              `json:"minItems,omitempty"`
 	MaxItems             *int              `json:"maxItems,omitempty"`
 	UniqueItems          bool              `json:"uniqueItems,omitempty"`
 	Properties           properties        `json:"properties,omitempty"`
 	Required             []string          `json:"required,omitempty"`
-	AdditionalProperties any               `json:"additionalProperties,omitempty"` // false or a *typeSchema
-	AnyOf                []*typeSchema     `json:"anyOf,omitempty"`
+	AdditionalProperties any               `json:"additionalProperties,omitempty"` // false or a *Schema
+	AnyOf                []*Schema         `json:"anyOf,omitempty"`
 
 	own []rawMember // of a schema that JSONSchema or DefineType sets; the fields above take precedence
 }
 
 // MarshalJSON writes an object.
-func (s *typeSchema) MarshalJSON() ([]byte, error) {
-	type plain typeSchema
+func (s *Schema) MarshalJSON() ([]byte, error) {
+	type plain Schema
 	text, err := codec.Marshal(value.Of((*plain)(s)))
 	if err != nil || len(s.own) == 0 {
 		return text, err
@@ -86,12 +94,12 @@ func (s *typeSchema) MarshalJSON() ([]byte, error) {
 }
 
 // hasDefault reports whether a schema has a default.
-func (s *typeSchema) hasDefault() bool {
+func (s *Schema) hasDefault() bool {
 	return s.Default != nil || slices.ContainsFunc(s.own, func(m rawMember) bool { return m.name == "default" })
 }
 
 // choices returns the values of the enum of a schema, or nil if it has none.
-func (s *typeSchema) choices() (list []json.RawMessage) {
+func (s *Schema) choices() (list []json.RawMessage) {
 	if s.Enum != nil {
 		return s.Enum
 	}
@@ -113,7 +121,7 @@ type properties []property
 
 type property struct {
 	name   string
-	schema *typeSchema
+	schema *Schema
 }
 
 // MarshalJSON writes an object.
@@ -148,18 +156,44 @@ func marshalMembers(members []rawMember) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
+// Infer returns the schema of a type. The last of several definitions of a type takes precedence.
+func Infer(t reflect.Type, dir Direction, types []Definition) (*Schema, error) {
+	return (&inference{dir: dir, types: types}).of(t)
+}
+
+// of returns the schema of a type that no other one encloses.
+func (x *inference) of(t reflect.Type) (*Schema, error) {
+	s, err := x.schema(t)
+	if err != nil {
+		return nil, fmt.Errorf("no schema for type %v: %w", t, err)
+	}
+	return s, nil
+}
+
+// IsObject reports whether the type of a schema is object, and nothing else.
+func (s *Schema) IsObject() bool { return s.Type == "object" }
+
+// Into decodes the text of a schema into a description.
+func (s *Schema) Into(description codec.Decoder) error {
+	text, err := codec.Marshal(value.Of(s))
+	if err != nil {
+		return err
+	}
+	return codec.Unmarshal(text, description)
+}
+
 // inference derives the schema of a type, as package codec/value decodes or encodes its values.
 type inference struct {
-	dir        direction
-	types      []TypeDefinition // the last one for a type takes precedence
-	forForm    bool             // the schema is that of a form: a default does not make a field optional
-	enclosing  []reflect.Type   // the named types around the current one
-	path       []string         // the tokens of the pointer from the root to the current schema
-	unverified bool             // the values in tags are not verified
+	dir        Direction
+	types      []Definition   // the last one for a type takes precedence
+	forForm    bool           // the schema is that of a form: a default does not make a field optional
+	enclosing  []reflect.Type // the named types around the current one
+	path       []string       // the tokens of the pointer from the root to the current schema
+	unverified bool           // the values in tags are not verified
 }
 
 // at calls f for the schema at further tokens of the path.
-func (x *inference) at(f func() (*typeSchema, error), tokens ...string) (*typeSchema, error) {
+func (x *inference) at(f func() (*Schema, error), tokens ...string) (*Schema, error) {
 	n := len(x.path)
 	x.path = append(x.path, tokens...)
 	defer func() { x.path = x.path[:n] }()
@@ -184,7 +218,7 @@ func inField(name string, err error) error {
 }
 
 // knownTypes holds the schemas of types whose methods encode only one kind of value.
-var knownTypes = map[reflect.Type]typeSchema{
+var knownTypes = map[reflect.Type]Schema{
 	reflect.TypeFor[time.Time]():     {Type: "string", Format: "date-time"},
 	reflect.TypeFor[time.Duration](): {Type: "integer", Description: "a duration in nanoseconds"},
 	reflect.TypeFor[json.Number]():   {Type: "number"},
@@ -193,7 +227,7 @@ var knownTypes = map[reflect.Type]typeSchema{
 	reflect.TypeFor[slog.Level]():    {Type: "string"},
 }
 
-func (x *inference) schema(t reflect.Type) (*typeSchema, error) {
+func (x *inference) schema(t reflect.Type) (*Schema, error) {
 	if s, err := x.ownSchema(t); s != nil || err != nil {
 		return s, err
 	}
@@ -205,9 +239,9 @@ func (x *inference) schema(t reflect.Type) (*typeSchema, error) {
 	}
 	switch x.form(t) {
 	case formText:
-		return &typeSchema{Type: "string"}, nil
+		return &Schema{Type: "string"}, nil
 	case formAny:
-		return &typeSchema{}, nil
+		return &Schema{}, nil
 	}
 	if t.Name() != "" {
 		if slices.Contains(x.enclosing, t) {
@@ -218,25 +252,25 @@ func (x *inference) schema(t reflect.Type) (*typeSchema, error) {
 	}
 	switch t.Kind() {
 	case reflect.Bool:
-		return &typeSchema{Type: "boolean"}, nil
+		return &Schema{Type: "boolean"}, nil
 	case reflect.Int, reflect.Int64:
-		return &typeSchema{Type: "integer"}, nil
+		return &Schema{Type: "integer"}, nil
 	case reflect.Int8, reflect.Int16, reflect.Int32:
 		limit := int64(1) << (t.Bits() - 1)
-		return &typeSchema{Type: "integer", Minimum: decimal(-limit), Maximum: decimal(limit - 1)}, nil
+		return &Schema{Type: "integer", Minimum: decimal(-limit), Maximum: decimal(limit - 1)}, nil
 	case reflect.Uint, reflect.Uint64, reflect.Uintptr:
-		return &typeSchema{Type: "integer", Minimum: "0"}, nil
+		return &Schema{Type: "integer", Minimum: "0"}, nil
 	case reflect.Uint8, reflect.Uint16, reflect.Uint32:
-		return &typeSchema{Type: "integer", Minimum: "0", Maximum: decimal(1<<t.Bits() - 1)}, nil
+		return &Schema{Type: "integer", Minimum: "0", Maximum: decimal(1<<t.Bits() - 1)}, nil
 	case reflect.Float32, reflect.Float64:
-		return &typeSchema{Type: "number"}, nil
+		return &Schema{Type: "number"}, nil
 	case reflect.String:
-		return &typeSchema{Type: "string"}, nil
+		return &Schema{Type: "string"}, nil
 	case reflect.Interface:
-		if x.dir == reading && t.NumMethod() > 0 {
+		if x.dir == Reading && t.NumMethod() > 0 {
 			return nil, fmt.Errorf("cannot decode into interface type %v", t)
 		}
-		return &typeSchema{}, nil
+		return &Schema{}, nil
 	case reflect.Slice, reflect.Array:
 		return x.list(t)
 	case reflect.Map:
@@ -250,7 +284,7 @@ func (x *inference) schema(t reflect.Type) (*typeSchema, error) {
 func decimal(n int64) json.Number { return json.Number(strconv.FormatInt(n, 10)) }
 
 // pointer returns the schema of a pointer type: that of its element, or null.
-func (x *inference) pointer(t reflect.Type) (*typeSchema, error) {
+func (x *inference) pointer(t reflect.Type) (*Schema, error) {
 	if t.Name() != "" {
 		return nil, fmt.Errorf("pointer type %v has a name", t)
 	}
@@ -260,7 +294,7 @@ func (x *inference) pointer(t reflect.Type) (*typeSchema, error) {
 	}
 	s := nullable(elem)
 	if s != elem { // its references are to a place further down
-		s.AnyOf[0], err = x.at(func() (*typeSchema, error) { return x.schema(t.Elem()) }, "anyOf", "0")
+		s.AnyOf[0], err = x.at(func() (*Schema, error) { return x.schema(t.Elem()) }, "anyOf", "0")
 	}
 	return s, err
 }
@@ -280,7 +314,7 @@ func (x *inference) form(t reflect.Type) jsonForm {
 	if kind == reflect.Interface {
 		return formKind
 	}
-	if x.dir == reading {
+	if x.dir == Reading {
 		_, v2 := p.MethodByName("UnmarshalJSONFrom")
 		switch {
 		case v2, p.Implements(reflect.TypeFor[json.Unmarshaler]()):
@@ -302,23 +336,23 @@ func (x *inference) form(t reflect.Type) jsonForm {
 
 // hasNoJSONMethods reports whether a type has no methods that encode or decode it as JSON or text.
 func hasNoJSONMethods(t reflect.Type) bool {
-	return (&inference{dir: reading}).form(t) == formKind && (&inference{dir: writing}).form(t) == formKind
+	return (&inference{dir: Reading}).form(t) == formKind && (&inference{dir: Writing}).form(t) == formKind
 }
 
 // list returns the schema of a slice or an array.
-func (x *inference) list(t reflect.Type) (*typeSchema, error) {
+func (x *inference) list(t reflect.Type) (*Schema, error) {
 	elem := t.Elem()
 	if t.Kind() == reflect.Slice && elem.Kind() == reflect.Uint8 {
 		if !hasNoJSONMethods(elem) {
 			return nil, fmt.Errorf("byte type of %v has JSON methods", t)
 		}
-		return &typeSchema{Type: "string", ContentEncoding: "base64"}, nil
+		return &Schema{Type: "string", ContentEncoding: "base64"}, nil
 	}
-	items, err := x.at(func() (*typeSchema, error) { return x.schema(elem) }, "items")
+	items, err := x.at(func() (*Schema, error) { return x.schema(elem) }, "items")
 	if err != nil {
 		return nil, err
 	}
-	s := &typeSchema{Type: "array", Items: items}
+	s := &Schema{Type: "array", Items: items}
 	if t.Kind() == reflect.Array {
 		s.MinItems, s.MaxItems = new(t.Len()), new(t.Len())
 	}
@@ -326,32 +360,32 @@ func (x *inference) list(t reflect.Type) (*typeSchema, error) {
 }
 
 // object returns the schema of a map.
-func (x *inference) object(t reflect.Type) (*typeSchema, error) {
+func (x *inference) object(t reflect.Type) (*Schema, error) {
 	key := t.Key()
 	switch f := x.form(key); {
 	case f == formText:
 	case f == formAny, key.Kind() != reflect.String && !isInteger(key.Kind()):
 		return nil, fmt.Errorf("type %v cannot be the key of a JSON object", key)
 	}
-	values, err := x.at(func() (*typeSchema, error) { return x.schema(t.Elem()) }, "additionalProperties")
+	values, err := x.at(func() (*Schema, error) { return x.schema(t.Elem()) }, "additionalProperties")
 	if err != nil {
 		return nil, err
 	}
-	return &typeSchema{Type: "object", AdditionalProperties: values}, nil
+	return &Schema{Type: "object", AdditionalProperties: values}, nil
 }
 
 func isInteger(k reflect.Kind) bool { return reflect.Int <= k && k <= reflect.Uintptr }
 
 // record returns the schema of a struct.
-func (x *inference) record(t reflect.Type) (*typeSchema, error) {
+func (x *inference) record(t reflect.Type) (*Schema, error) {
 	fields, err := x.fieldsOf(t)
 	if err != nil {
 		return nil, err
 	}
-	s := &typeSchema{Type: "object", AdditionalProperties: false}
-	presets := x.dir == reading && !x.forForm // the server adds absent members
+	s := &Schema{Type: "object", AdditionalProperties: false}
+	presets := x.dir == Reading && !x.forForm // the server adds absent members
 	for _, f := range fields {
-		p, err := x.at(func() (*typeSchema, error) { return x.member(f) }, "properties", f.name)
+		p, err := x.at(func() (*Schema, error) { return x.member(f) }, "properties", f.name)
 		if err != nil {
 			return nil, inField(f.Name, err)
 		}
@@ -364,7 +398,7 @@ func (x *inference) record(t reflect.Type) (*typeSchema, error) {
 }
 
 // member returns the schema of a field with its tags.
-func (x *inference) member(f field) (*typeSchema, error) {
+func (x *inference) member(f field) (*Schema, error) {
 	s, err := x.schema(f.Type)
 	if err != nil {
 		return nil, err
@@ -393,7 +427,7 @@ func (f *field) description(other string) (string, error) {
 }
 
 // quoted returns the schema of a field with the json tag option string.
-func quoted(t reflect.Type) (*typeSchema, error) {
+func quoted(t reflect.Type) (*Schema, error) {
 	elem := t
 	if t.Kind() == reflect.Pointer {
 		elem = t.Elem()
@@ -404,9 +438,9 @@ func quoted(t reflect.Type) (*typeSchema, error) {
 		return nil, fmt.Errorf("json tag option string does not apply to type %v", t)
 	}
 	if elem != t {
-		return &typeSchema{Type: []string{"null", "string"}}, nil
+		return &Schema{Type: []string{"null", "string"}}, nil
 	}
-	return &typeSchema{Type: "string"}, nil
+	return &Schema{Type: "string"}, nil
 }
 
 // keywords matches the keywords that other libraries admit in a jsonschema tag.
@@ -557,7 +591,7 @@ func (x *inference) fieldOf(e embedded, i int) (*field, *embedded, error) {
 			return nil, nil, fmt.Errorf("embedded type %v has JSON methods", elem)
 		case hasSchemaMethod(elem):
 			return nil, nil, fmt.Errorf("embedded type %v has the method JSONSchema, which does not describe the members of the enclosing struct; name the field", elem)
-		case x.dir == reading && elem != f.Type && !f.IsExported():
+		case x.dir == Reading && elem != f.Type && !f.IsExported():
 			return nil, nil, fmt.Errorf("cannot decode into an embedded pointer to the unexported type %v", elem)
 		}
 		return nil, &embedded{elem, index, e.optional || elem != f.Type}, nil

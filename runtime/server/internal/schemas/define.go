@@ -1,4 +1,4 @@
-package server
+package schemas
 
 import (
 	"bytes"
@@ -18,39 +18,25 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
-// TypeDefinition is the JSON Schema of a Go type; see [DefineType].
-type TypeDefinition struct {
-	typ  reflect.Type
-	text json.RawMessage
+// Definition is the JSON Schema of a Go type.
+type Definition struct {
+	Type reflect.Type
+	Text json.RawMessage
 }
 
-// DefineType sets the JSON Schema of the values of type T, wherever schemas are inferred: as an
-// option of one tool, in [Config].Types for all features of a server, or in [SchemaFor]. It is for
-// types of other packages. Give a type of your own the method JSONSchema() json.RawMessage instead.
-// The definition of a tool takes precedence over that of the configuration, and both take
-// precedence over the method.
-//
-// The schema is a JSON object. It must admit the JSON that package codec/value encodes. A reference
-// in it that begins with "#" refers to the schema itself.
-func DefineType[T any](schema string) TypeDefinition {
-	return TypeDefinition{reflect.TypeFor[T](), json.RawMessage(schema)}
-}
-
-func (d TypeDefinition) forTool(t *tool) { t.types = append(t.types, d) }
-
-// checkTypes returns an error for each invalid definition, and for each type with several
+// CheckDefinitions returns an error for each invalid definition, and for each type with several
 // definitions.
-func checkTypes(types []TypeDefinition) (mistakes []error) {
+func CheckDefinitions(types []Definition) (mistakes []error) {
 	for i, d := range types {
-		if d.typ == nil {
-			mistakes = append(mistakes, errors.New("server: zero TypeDefinition in Config.Types; use DefineType"))
+		if d.Type == nil {
+			mistakes = append(mistakes, errors.New("zero TypeDefinition; use DefineType"))
 			continue
 		}
-		if slices.ContainsFunc(types[:i], func(e TypeDefinition) bool { return e.typ == d.typ }) {
-			mistakes = append(mistakes, fmt.Errorf("server: Config.Types: type %v is defined twice", d.typ))
+		if slices.ContainsFunc(types[:i], func(e Definition) bool { return e.Type == d.Type }) {
+			mistakes = append(mistakes, fmt.Errorf("type %v is defined twice", d.Type))
 		}
-		if _, err := newOwnSchema(d.typ, d.text, nil); err != nil {
-			mistakes = append(mistakes, fmt.Errorf("server: Config.Types: %w", err))
+		if _, err := newOwnSchema(d.Type, d.Text, nil); err != nil {
+			mistakes = append(mistakes, err)
 		}
 	}
 	return mistakes
@@ -66,10 +52,10 @@ func hasSchemaMethod(t reflect.Type) bool {
 
 // ownSchema returns the schema that is defined for a type or that its method returns, or nil if
 // there is none.
-func (x *inference) ownSchema(t reflect.Type) (*typeSchema, error) {
+func (x *inference) ownSchema(t reflect.Type) (*Schema, error) {
 	for _, d := range slices.Backward(x.types) {
-		if d.typ == t {
-			return newOwnSchema(t, d.text, x.path)
+		if d.Type == t {
+			return newOwnSchema(t, d.Text, x.path)
 		}
 	}
 	if !hasSchemaMethod(t) || t.Kind() == reflect.Pointer {
@@ -81,7 +67,7 @@ func (x *inference) ownSchema(t reflect.Type) (*typeSchema, error) {
 	}
 	if t.Kind() == reflect.Struct {
 		for f := range t.Fields() {
-			if inner := withoutPointers(f.Type); f.Anonymous && hasSchemaMethod(inner) {
+			if inner := WithoutPointers(f.Type); f.Anonymous && hasSchemaMethod(inner) {
 				if other, err := callSchemaMethod(inner); err == nil && bytes.Equal(text, other) {
 					return nil, fmt.Errorf("type %v has the method JSONSchema of the embedded type %v; give it one of its own, or name the field", t, inner)
 				}
@@ -105,7 +91,7 @@ func callSchemaMethod(t reflect.Type) (text json.RawMessage, err error) {
 
 // newOwnSchema returns the schema of a type with the given text. Path leads from the root of the
 // whole schema to this one.
-func newOwnSchema(t reflect.Type, text json.RawMessage, path []string) (*typeSchema, error) {
+func newOwnSchema(t reflect.Type, text json.RawMessage, path []string) (*Schema, error) {
 	if _, err := toolschema.Compile(text); err != nil {
 		return nil, fmt.Errorf("schema of type %v: %w", t, err)
 	}
@@ -124,7 +110,7 @@ func newOwnSchema(t reflect.Type, text json.RawMessage, path []string) (*typeSch
 	if err != nil {
 		return nil, fmt.Errorf("schema of type %v: want a JSON object: %w", t, err)
 	}
-	s := &typeSchema{own: members}
+	s := &Schema{own: members}
 	for _, m := range members {
 		if m.name == "type" {
 			var one string
@@ -190,9 +176,9 @@ func membersOf(text json.RawMessage) (list []rawMember, err error) {
 }
 
 // nullable returns a schema that also admits null.
-func nullable(s *typeSchema) *typeSchema {
+func nullable(s *Schema) *Schema {
 	if slices.ContainsFunc(s.own, func(m rawMember) bool { return slices.Contains(exclusive, m.name) }) {
-		return &typeSchema{AnyOf: []*typeSchema{s, {Type: "null"}}}
+		return &Schema{AnyOf: []*Schema{s, {Type: "null"}}}
 	}
 	switch t := s.Type.(type) {
 	case string:

@@ -1,4 +1,4 @@
-package server
+package schemas
 
 import (
 	"context"
@@ -14,36 +14,35 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/internal/toolschema"
-	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
-// argumentSet holds the arguments of a prompt that are fields of a struct. It is nil for a prompt
-// that takes a map.
-type argumentSet []argument
+// Arguments are the arguments of a prompt that are fields of a struct. They are nil for a prompt that
+// takes a map.
+type Arguments []Argument
 
-// argument is an argument of a prompt, and the field that holds it.
-type argument struct {
+// Argument is an argument of a prompt, and the field that holds it.
+type Argument struct {
 	field
-	schema *typeSchema
+	schema *Schema
 	check  *toolschema.Schema // of the schema
 	preset *string            // the default; nil for none
 }
 
-// argumentsOf returns the arguments of a prompt that takes values of type t.
-func argumentsOf(t reflect.Type, types []TypeDefinition) (argumentSet, error) {
+// ArgumentsOf returns the arguments of a prompt that takes values of type t.
+func ArgumentsOf(t reflect.Type, types []Definition) (Arguments, error) {
 	if t == reflect.TypeFor[map[string]string]() {
 		return nil, nil
 	}
 	if t.Kind() != reflect.Struct {
 		return nil, fmt.Errorf("want a struct or map[string]string, got %v", t)
 	}
-	x := &inference{dir: reading, types: types}
+	x := &inference{dir: Reading, types: types}
 	fields, err := x.fieldsOf(t)
 	if err != nil {
 		return nil, err
 	}
-	set := make(argumentSet, len(fields))
+	set := make(Arguments, len(fields))
 	for i, f := range fields {
 		if set[i], err = x.argument(f); err != nil {
 			return nil, inField(f.Name, err)
@@ -53,7 +52,7 @@ func argumentsOf(t reflect.Type, types []TypeDefinition) (argumentSet, error) {
 }
 
 // argument returns the argument of a prompt that a field holds.
-func (x *inference) argument(f field) (a argument, err error) {
+func (x *inference) argument(f field) (a Argument, err error) {
 	if !readsText(f.Type) {
 		return a, fmt.Errorf("cannot read a value of type %v from a text", f.Type)
 	}
@@ -86,35 +85,30 @@ func textOf(v json.RawMessage) string {
 	return string(v)
 }
 
-// complete adds completions for the arguments that have an enum and no completion of their own.
-func (set argumentSet) complete(completers map[string]CompleteFunc) {
-	for _, a := range set {
-		var choices []string
-		for _, v := range a.schema.choices() {
-			if string(v) != "null" {
-				choices = append(choices, textOf(v))
-			}
-		}
-		if _, ok := completers[a.name]; !ok && choices != nil {
-			completers[a.name] = OneOf(choices...)
-		}
-	}
-}
+// Name returns the name of an argument.
+func (a *Argument) Name() string { return a.name }
 
-// declared returns the arguments for the description of the prompt.
-func (set argumentSet) declared() (list []mcp.PromptArgument) {
-	for _, a := range set {
-		p := mcp.PromptArgument{Name: a.name, Title: optional(a.schema.Title), Description: optional(a.schema.Description)}
-		if !a.optional {
-			p.Required = new(true)
+// Title returns the title of an argument, or "".
+func (a *Argument) Title() string { return a.schema.Title }
+
+// Description returns the description of an argument, or "".
+func (a *Argument) Description() string { return a.schema.Description }
+
+// Optional reports whether an argument may be absent.
+func (a *Argument) Optional() bool { return a.optional }
+
+// Choices returns the values that an argument may have, or nil if it may have others.
+func (a *Argument) Choices() (list []string) {
+	for _, v := range a.schema.choices() {
+		if string(v) != "null" {
+			list = append(list, textOf(v))
 		}
-		list = append(list, p)
 	}
 	return list
 }
 
-// check returns an error unless the arguments of the description are the fields of the struct.
-func (set argumentSet) check(described map[string]bool) error {
+// Check returns an error unless the arguments of the description are the fields of the struct.
+func (set Arguments) Check(described map[string]bool) error {
 	if set == nil {
 		return nil
 	}
@@ -124,15 +118,16 @@ func (set argumentSet) check(described map[string]bool) error {
 		}
 	}
 	for name := range described {
-		if !slices.ContainsFunc(set, func(a argument) bool { return a.name == name }) {
+		if !slices.ContainsFunc(set, func(a Argument) bool { return a.name == name }) {
 			return fmt.Errorf("no field for the argument %q", name)
 		}
 	}
 	return nil
 }
 
-// decode sets the fields of a struct to the arguments that are present.
-func (set argumentSet) decode(ctx context.Context, in reflect.Value, arguments map[string]string) error {
+// Decode sets the fields of a struct to the arguments that are present, or to their defaults. Its error
+// names the argument that does not comply with its field.
+func (set Arguments) Decode(ctx context.Context, in reflect.Value, arguments map[string]string) error {
 	for _, a := range set {
 		text, ok := arguments[a.name]
 		if !ok && a.preset == nil {
@@ -147,20 +142,20 @@ func (set argumentSet) decode(ctx context.Context, in reflect.Value, arguments m
 		}
 		v = pointee(v)
 		if err := setText(v, text); err != nil {
-			return invalidParams("argument %q: %v", a.name, err)
+			return fmt.Errorf("argument %q: %w", a.name, err)
 		}
 		if faults := a.faults(ctx, v, text); faults != "" {
-			return invalidParams("argument %q: %s", a.name, firstFault(faults))
+			return fmt.Errorf("argument %q: %s", a.name, FirstFault(faults))
 		}
 	}
 	return nil
 }
 
 // faults returns the faults of an argument with a value and a text under the schema of its field.
-func (a *argument) faults(ctx context.Context, v reflect.Value, text string) string {
+func (a *Argument) faults(ctx context.Context, v reflect.Value, text string) string {
 	var literal json.RawMessage
 	var err error
-	switch a.schema.typeName() {
+	switch a.schema.TypeName() {
 	case "string":
 		literal, err = codec.Marshal(codec.StringScalar(text))
 	case "integer", "number", "boolean":
@@ -197,19 +192,22 @@ func readsText(t reflect.Type) bool {
 	}
 	if p := reflect.PointerTo(t); p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
 		return true
-	} else if (&inference{dir: reading}).form(t) == formAny {
+	} else if (&inference{dir: Reading}).form(t) == formAny {
 		return false
 	}
 	k := t.Kind()
 	return k == reflect.String || k == reflect.Bool || isInteger(k) || k == reflect.Float32 || k == reflect.Float64
 }
 
+// maxQuoted limits the length of a text that an error quotes, in bytes.
+const maxQuoted = 200
+
 // setText sets a value to the one that a text stands for.
 func setText(v reflect.Value, text string) error {
 	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
 		err := u.UnmarshalText([]byte(text))
 		if _, ok := errors.AsType[*time.ParseError](err); ok && v.Type() == reflect.TypeFor[time.Time]() {
-			return fmt.Errorf("want a date and time such as 2025-01-31T12:00:00Z, got %q", boundary.Text(text, maxQuotedBytes))
+			return fmt.Errorf("want a date and time such as 2025-01-31T12:00:00Z, got %q", boundary.Text(text, maxQuoted))
 		}
 		if err != nil {
 			return fmt.Errorf("%s", boundary.ErrorText(err))
@@ -245,9 +243,9 @@ func setText(v reflect.Value, text string) error {
 	}
 	switch {
 	case errors.Is(err, strconv.ErrRange):
-		return fmt.Errorf("number %q is out of range", boundary.Text(text, maxQuotedBytes))
+		return fmt.Errorf("number %q is out of range", boundary.Text(text, maxQuoted))
 	case err != nil:
-		return fmt.Errorf("want %s, got %q", want, boundary.Text(text, maxQuotedBytes))
+		return fmt.Errorf("want %s, got %q", want, boundary.Text(text, maxQuoted))
 	}
 	return nil
 }

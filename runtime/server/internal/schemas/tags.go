@@ -1,4 +1,4 @@
-package server
+package schemas
 
 import (
 	"bytes"
@@ -24,7 +24,7 @@ import (
 type keywordTag struct {
 	ofField bool   // the keyword is about the whole field, even if it is a list
 	types   string // the JSON types that the keyword applies to; "" for all
-	set     func(s *typeSchema, text string) error
+	set     func(s *Schema, text string) error
 }
 
 // keywordTags holds the struct tags that are keywords, by name.
@@ -37,15 +37,15 @@ var keywordTags = map[string]keywordTag{
 	"enum":             {types: "string integer number boolean", set: setEnum},
 	"minimum":          {types: "integer number", set: setMinimum},
 	"maximum":          {types: "integer number", set: setMaximum},
-	"exclusiveMinimum": {types: "integer number", set: numberSetter(func(s *typeSchema) *json.Number { return &s.ExclusiveMinimum })},
-	"exclusiveMaximum": {types: "integer number", set: numberSetter(func(s *typeSchema) *json.Number { return &s.ExclusiveMaximum })},
+	"exclusiveMinimum": {types: "integer number", set: numberSetter(func(s *Schema) *json.Number { return &s.ExclusiveMinimum })},
+	"exclusiveMaximum": {types: "integer number", set: numberSetter(func(s *Schema) *json.Number { return &s.ExclusiveMaximum })},
 	"multipleOf":       {types: "integer number", set: setMultipleOf},
-	"minLength":        {types: "string", set: countSetter(func(s *typeSchema) **int { return &s.MinLength })},
-	"maxLength":        {types: "string", set: countSetter(func(s *typeSchema) **int { return &s.MaxLength })},
+	"minLength":        {types: "string", set: countSetter(func(s *Schema) **int { return &s.MinLength })},
+	"maxLength":        {types: "string", set: countSetter(func(s *Schema) **int { return &s.MaxLength })},
 	"pattern":          {types: "string", set: setPattern},
 	"format":           {types: "string", set: setFormat},
-	"minItems":         {ofField: true, types: "array", set: countSetter(func(s *typeSchema) **int { return &s.MinItems })},
-	"maxItems":         {ofField: true, types: "array", set: countSetter(func(s *typeSchema) **int { return &s.MaxItems })},
+	"minItems":         {ofField: true, types: "array", set: countSetter(func(s *Schema) **int { return &s.MinItems })},
+	"maxItems":         {ofField: true, types: "array", set: countSetter(func(s *Schema) **int { return &s.MaxItems })},
 	"uniqueItems":      {ofField: true, types: "array", set: setUniqueItems},
 }
 
@@ -53,7 +53,7 @@ var keywordTags = map[string]keywordTag{
 var misspelled = map[string]string{"min": "minimum", "max": "maximum", "examples": "example", modern.Annotation: "mcp-header"}
 
 // addTags adds the keywords of a field's tags to its schema.
-func (x *inference) addTags(f *field, s *typeSchema) error {
+func (x *inference) addTags(f *field, s *Schema) error {
 	verify := false
 	for _, tag := range tagsOf(f.Tag) {
 		k, ok := keywordTags[tag.key]
@@ -98,8 +98,8 @@ func (x *inference) addTags(f *field, s *typeSchema) error {
 
 // applies returns an error unless the keyword applies to values of schema s, which belongs to a
 // field.
-func (k keywordTag) applies(s *typeSchema, f *field) error {
-	name := s.typeName()
+func (k keywordTag) applies(s *Schema, f *field) error {
+	name := s.TypeName()
 	switch {
 	case k.types == "":
 		return nil
@@ -154,16 +154,16 @@ func tagsOf(tag reflect.StructTag) (list []structTag) {
 
 // innermost returns the schema of the innermost elements of a list, or s itself if its values are
 // not lists.
-func innermost(s *typeSchema) *typeSchema {
+func innermost(s *Schema) *Schema {
 	for s.Items != nil {
 		s = s.Items
 	}
 	return s
 }
 
-// typeName returns the JSON type of the values of a schema, or "" if it admits several types other
+// TypeName returns the JSON type of the values of a schema, or "" if it admits several types other
 // than null.
-func (s *typeSchema) typeName() string {
+func (s *Schema) TypeName() string {
 	switch t := s.Type.(type) {
 	case string:
 		return t
@@ -176,12 +176,12 @@ func (s *typeSchema) typeName() string {
 }
 
 // admitsNull reports whether the type of a schema includes null.
-func (s *typeSchema) admitsNull() bool {
+func (s *Schema) admitsNull() bool {
 	list, _ := s.Type.([]string)
 	return slices.Contains(list, "null")
 }
 
-func setTitle(s *typeSchema, text string) error {
+func setTitle(s *Schema, text string) error {
 	if text == "" {
 		return errors.New("the title is empty")
 	}
@@ -189,12 +189,12 @@ func setTitle(s *typeSchema, text string) error {
 	return nil
 }
 
-func setDeprecated(s *typeSchema, text string) (err error) {
+func setDeprecated(s *Schema, text string) (err error) {
 	s.Deprecated, err = truth(text)
 	return err
 }
 
-func setUniqueItems(s *typeSchema, text string) (err error) {
+func setUniqueItems(s *Schema, text string) (err error) {
 	s.UniqueItems, err = truth(text)
 	return err
 }
@@ -208,7 +208,7 @@ func truth(text string) (bool, error) {
 
 // setHeader sets the name of the header field that repeats the argument. It limits integers to those
 // that all software can read.
-func setHeader(s *typeSchema, text string) error {
+func setHeader(s *Schema, text string) error {
 	switch {
 	case !modern.IsToken(text):
 		return fmt.Errorf("want a name for a header field, such as %q", "Region")
@@ -216,7 +216,7 @@ func setHeader(s *typeSchema, text string) error {
 		return errors.New("the field may be null; use a type without a pointer, and omitempty if it is optional")
 	}
 	s.Header = text
-	if s.typeName() == "integer" {
+	if s.TypeName() == "integer" {
 		if s.Minimum == "" || compare(s.Minimum, decimal(-modern.MaxInteger)) < 0 {
 			s.Minimum = decimal(-modern.MaxInteger)
 		}
@@ -227,18 +227,18 @@ func setHeader(s *typeSchema, text string) error {
 	return nil
 }
 
-func setDefault(s *typeSchema, text string) (err error) {
+func setDefault(s *Schema, text string) (err error) {
 	s.Default, err = s.literal(text)
 	return err
 }
 
-func setExample(s *typeSchema, text string) error {
+func setExample(s *Schema, text string) error {
 	v, err := s.literal(text)
 	s.Examples = []json.RawMessage{v}
 	return err
 }
 
-func setEnum(s *typeSchema, text string) error {
+func setEnum(s *Schema, text string) error {
 	list, err := s.literals(text)
 	if err != nil {
 		return err
@@ -258,7 +258,7 @@ func setEnum(s *typeSchema, text string) error {
 	return nil
 }
 
-func setMinimum(s *typeSchema, text string) error {
+func setMinimum(s *Schema, text string) error {
 	n, err := s.bound(text)
 	if err == nil && s.Minimum != "" && compare(n, s.Minimum) < 0 {
 		return fmt.Errorf("the type of the field admits no value below %s", s.Minimum)
@@ -267,7 +267,7 @@ func setMinimum(s *typeSchema, text string) error {
 	return err
 }
 
-func setMaximum(s *typeSchema, text string) error {
+func setMaximum(s *Schema, text string) error {
 	n, err := s.bound(text)
 	if err == nil && s.Maximum != "" && compare(n, s.Maximum) > 0 {
 		return fmt.Errorf("the type of the field admits no value above %s", s.Maximum)
@@ -276,7 +276,7 @@ func setMaximum(s *typeSchema, text string) error {
 	return err
 }
 
-func setMultipleOf(s *typeSchema, text string) error {
+func setMultipleOf(s *Schema, text string) error {
 	n, err := s.bound(text)
 	if err == nil && compare(n, "0") <= 0 {
 		return errors.New("want a number above 0")
@@ -286,22 +286,22 @@ func setMultipleOf(s *typeSchema, text string) error {
 }
 
 // numberSetter returns the setter of a keyword whose value is a number.
-func numberSetter(member func(*typeSchema) *json.Number) func(*typeSchema, string) error {
-	return func(s *typeSchema, text string) (err error) {
+func numberSetter(member func(*Schema) *json.Number) func(*Schema, string) error {
+	return func(s *Schema, text string) (err error) {
 		*member(s), err = s.bound(text)
 		return err
 	}
 }
 
 // bound parses a limit of the values of a schema.
-func (s *typeSchema) bound(text string) (json.Number, error) {
-	v, err := literalOf(s.typeName(), text)
+func (s *Schema) bound(text string) (json.Number, error) {
+	v, err := literalOf(s.TypeName(), text)
 	return json.Number(v), err
 }
 
 // countSetter returns the setter of a keyword whose value is a number of characters or elements.
-func countSetter(member func(*typeSchema) **int) func(*typeSchema, string) error {
-	return func(s *typeSchema, text string) error {
+func countSetter(member func(*Schema) **int) func(*Schema, string) error {
+	return func(s *Schema, text string) error {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 0 {
 			return fmt.Errorf("want a number of characters or elements such as 10, got %q", text)
@@ -315,7 +315,7 @@ func countSetter(member func(*typeSchema) **int) func(*typeSchema, string) error
 	}
 }
 
-func setPattern(s *typeSchema, text string) error {
+func setPattern(s *Schema, text string) error {
 	if text == "" {
 		return errors.New("the pattern is empty")
 	}
@@ -330,7 +330,7 @@ func setPattern(s *typeSchema, text string) error {
 var formats = strings.Fields("date-time date time duration email idn-email hostname idn-hostname ipv4 ipv6 uri uri-reference " +
 	"iri iri-reference uuid uri-template json-pointer relative-json-pointer regex")
 
-func setFormat(s *typeSchema, text string) error {
+func setFormat(s *Schema, text string) error {
 	switch {
 	case !slices.Contains(formats, text):
 		return fmt.Errorf("not a format of JSON Schema; want %s; for another one, see DefineType", strings.Join(formats, ", "))
@@ -343,8 +343,8 @@ func setFormat(s *typeSchema, text string) error {
 
 // literal returns the JSON of a value of schema s. The text is a plain string, a number, true or
 // false, or a list as in literals. For schemas of other types, it is JSON.
-func (s *typeSchema) literal(text string) (json.RawMessage, error) {
-	name := s.typeName()
+func (s *Schema) literal(text string) (json.RawMessage, error) {
+	name := s.TypeName()
 	if name != "array" || s.Items == nil {
 		return literalOf(name, text)
 	}
@@ -357,7 +357,7 @@ func (s *typeSchema) literal(text string) (json.RawMessage, error) {
 
 // literals returns the JSON of several values of schema s. The text is a JSON array, or values
 // separated by commas.
-func (s *typeSchema) literals(text string) (list []json.RawMessage, err error) {
+func (s *Schema) literals(text string) (list []json.RawMessage, err error) {
 	if strings.HasPrefix(text, "[") {
 		if err := codec.Unmarshal([]byte(text), value.Of(&list)); err != nil {
 			return nil, fmt.Errorf("want a JSON array: %w", err)
@@ -417,7 +417,7 @@ func compare(a, b json.Number) int {
 }
 
 // checkBounds returns an error if no value can be within the limits of a schema.
-func (s *typeSchema) checkBounds() error {
+func (s *Schema) checkBounds() error {
 	switch {
 	case s.Minimum != "" && s.Maximum != "" && compare(s.Minimum, s.Maximum) > 0:
 		return fmt.Errorf("minimum %s is above maximum %s", s.Minimum, s.Maximum)
@@ -441,7 +441,7 @@ func (x *inference) verify(f *field) error {
 	}
 	elem, elemType := s, f.Type
 	for elem.Items != nil {
-		elem, elemType = elem.Items, withoutPointers(elemType).Elem()
+		elem, elemType = elem.Items, WithoutPointers(elemType).Elem()
 	}
 	enum, preset, examples := elem.Enum, s.Default, s.Examples
 	s.Default, s.Examples, elem.Enum = nil, nil, nil
@@ -458,7 +458,7 @@ func (x *inference) verify(f *field) error {
 }
 
 // checkValues returns an error unless the values of a tag comply with a schema and a type.
-func (x *inference) checkValues(tag string, s *typeSchema, t reflect.Type, quoted bool, values ...json.RawMessage) error {
+func (x *inference) checkValues(tag string, s *Schema, t reflect.Type, quoted bool, values ...json.RawMessage) error {
 	if len(values) == 0 {
 		return nil
 	}
@@ -472,9 +472,9 @@ func (x *inference) checkValues(tag string, s *typeSchema, t reflect.Type, quote
 	}
 	for _, v := range values {
 		if faults, _ := compiled.Check(context.Background(), v); faults != "" {
-			return fmt.Errorf("tag %s: value %s does not comply with the schema of the field: %s", tag, v, firstFault(faults))
+			return fmt.Errorf("tag %s: value %s does not comply with the schema of the field: %s", tag, v, FirstFault(faults))
 		}
-		if x.dir == writing || quoted {
+		if x.dir == Writing || quoted {
 			continue
 		}
 		if err := value.Decode(v, reflect.New(t).Interface()); err != nil {
@@ -487,7 +487,8 @@ func (x *inference) checkValues(tag string, s *typeSchema, t reflect.Type, quote
 	return nil
 }
 
-func withoutPointers(t reflect.Type) reflect.Type {
+// WithoutPointers returns the type that is left of a type without its pointers.
+func WithoutPointers(t reflect.Type) reflect.Type {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}

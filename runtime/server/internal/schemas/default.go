@@ -1,4 +1,4 @@
-package server
+package schemas
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/internal/jsonedit"
+	"github.com/mcpwire/mcpwire/internal/toolschema"
 )
 
 // defaults are the defaults of the members of a value, and of the values in it. Nil means none.
@@ -54,19 +55,15 @@ func (l location) inside(before, after, pointer string, schema ...string) locati
 		func(value string) string { return l.arguments(before + value + after) }}
 }
 
-// findDefaults finds the defaults in the input schema, and checks that the schema and the type of
-// the arguments admit them. It follows the keywords properties, additionalProperties and items.
-func (t *tool) findDefaults() error {
-	schema, err := codec.Marshal(&t.def.InputSchema)
-	if err != nil {
-		return err
-	}
-	t.defaults, err = t.defaultsIn(schema, location{arguments: func(value string) string { return value }})
-	return err
+// finder finds the defaults in an input schema, and checks that the schema and the type of the
+// arguments admit them. It follows the keywords properties, additionalProperties and items.
+type finder struct {
+	schema *toolschema.Schema
+	decode func(json.RawMessage) error
 }
 
 // defaultsIn returns the defaults in the schema of the values at a location.
-func (t *tool) defaultsIn(text json.RawMessage, at location) (*defaults, error) {
+func (f *finder) defaultsIn(text json.RawMessage, at location) (*defaults, error) {
 	if !isObject(text) {
 		return nil, nil // no schema, a boolean, or a list of schemas
 	}
@@ -78,10 +75,10 @@ func (t *tool) defaultsIn(text json.RawMessage, at location) (*defaults, error) 
 	err := codec.Unmarshal(text, value.Of(&schema))
 	d := &defaults{members: map[string]*defaults{}}
 	if err == nil {
-		d.others, err = t.defaultsIn(schema.AdditionalProperties, at.other())
+		d.others, err = f.defaultsIn(schema.AdditionalProperties, at.other())
 	}
 	if err == nil {
-		d.items, err = t.defaultsIn(schema.Items, at.item())
+		d.items, err = f.defaultsIn(schema.Items, at.item())
 	}
 	if err != nil {
 		return nil, err
@@ -89,13 +86,13 @@ func (t *tool) defaultsIn(text json.RawMessage, at location) (*defaults, error) 
 	some := d.others != nil || d.items != nil
 	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
 		property := schema.Properties[name]
-		inside, err := t.defaultsIn(property, at.member(name))
+		inside, err := f.defaultsIn(property, at.member(name))
 		if err != nil {
 			return nil, err
 		}
 		d.members[name] = inside
 		if preset, ok := codec.Member(property, "default"); ok {
-			if err := t.checkDefault(preset, at.member(name)); err != nil {
+			if err := f.checkDefault(preset, at.member(name)); err != nil {
 				return nil, err
 			}
 			preset, _ = inside.addTo(preset)
@@ -119,13 +116,13 @@ func isObject(text json.RawMessage) bool {
 
 // checkDefault returns an error unless the default of the value at a location complies with its
 // schema and fits the type of the arguments.
-func (t *tool) checkDefault(preset json.RawMessage, at location) error {
-	if schema := t.in.At(at.schema...); schema != nil { // nil in older dialects, beside a reference
+func (f *finder) checkDefault(preset json.RawMessage, at location) error {
+	if schema := f.schema.At(at.schema...); schema != nil { // nil in older dialects, beside a reference
 		if faults, _ := schema.Check(context.Background(), preset); faults != "" {
 			return fmt.Errorf("default of %q does not comply with its schema: %s", at.field, faults)
 		}
 	}
-	if err := t.decode(json.RawMessage(at.arguments(string(preset)))); err != nil {
+	if err := f.decode(json.RawMessage(at.arguments(string(preset)))); err != nil {
 		// Other errors are about values around the default.
 		if e, ok := errors.AsType[*codec.Error](err); ok && strings.HasPrefix(e.Pointer, at.pointer) {
 			return fmt.Errorf("default of %q does not fit the type of the arguments: %w", at.field, e.Err)
