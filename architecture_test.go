@@ -5,10 +5,12 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -192,6 +194,56 @@ func receiverOf(d *ast.FuncDecl) string {
 			return e.Name + "."
 		default:
 			return ""
+		}
+	}
+}
+
+// Only negotiation, what recognizes messages of revisions without sessions, and what connects peers
+// of both kinds ask whether a revision has sessions. All other code asks for the difference that it
+// acts on, so that a new revision is a row of the table of traits.
+func TestFilesThatAskForSessions(t *testing.T) {
+	asks := regexp.MustCompile(`\bmodern\.(Is|Split|Revisions|Meta|Read|Repeat)\(|\.Sessionless\b|ModernRevisions\(\)|Has\((mcp|wire)\.Method(Initialize|ServerDiscover)\)`)
+	want := []string{
+		// Negotiation, and what belongs to a connection instead of a request.
+		"runtime/client/list.go", "runtime/client/servers.go", "runtime/server/modern.go", "runtime/session/call.go",
+		"runtime/session/config.go", "runtime/session/discover.go", "runtime/session/lifecycle.go", "runtime/session/modernclient.go",
+		"runtime/session/owner.go", "runtime/session/reopen.go", "runtime/transport/streamable/server.go",
+
+		// Recognition of messages, and of their header.
+		"runtime/internal/modern/modern.go", "runtime/session/client.go", "runtime/session/modern.go", "runtime/session/serve.go",
+		"runtime/transport/streamable/client_modern.go", "runtime/transport/streamable/server_modern.go", "runtime/transport/streamable/server_post.go",
+
+		// Bridges between peers of both kinds.
+		"runtime/embed/embedtest/kill.go", "runtime/embed/gosdk/attach.go", "runtime/embed/gosdk/task_session.go", "runtime/embed/gosdk/transport.go",
+		"runtime/embed/mcpgo/client_transport.go", "runtime/embed/mcpgo/convert.go", "runtime/embed/mcpgo/intercept.go", "runtime/embed/mcpgo/task_session.go",
+		"runtime/embed/internal/embedding/edit.go", "runtime/embed/internal/embedding/rounds.go", "runtime/embed/internal/joined/client.go",
+		"runtime/proxy/client.go", "runtime/proxy/health.go", "runtime/proxy/link.go",
+	}
+	var got []string
+	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
+		top, _, _ := strings.Cut(name, "/")
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && name != "." && !slices.Contains([]string{"codec", "mcp", "runtime"}, top):
+			return filepath.SkipDir
+		case strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") && asks.MatchString(readText(t, name)):
+			got = append(got, name)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(want)
+	for _, name := range got {
+		if _, allowed := slices.BinarySearch(want, name); !allowed {
+			t.Errorf("%s asks whether a revision has sessions: let it ask for one of mcp.Traits instead", name)
+		}
+	}
+	for _, name := range want {
+		if !slices.Contains(got, name) {
+			t.Errorf("%s no longer asks: remove it from the list", name)
 		}
 	}
 }

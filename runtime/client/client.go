@@ -121,13 +121,13 @@ func (c *Client) connect(ctx context.Context, conn transport.Conn) (*Client, err
 	}
 	c.session = s
 	c.requests, c.calls = caller{c, s}, waiting{caller{c, s}}
-	if s.Modern() {
+	if s.Traits().TasksByServer {
 		c.calls = waiting{caller{c, s.With(session.OnLate(c.cancelLate))}}
 	}
 	c.listener = follow.New(s, c.fetchedList, c.log)
 	c.taskListener = follow.New(s, func(string) bool { return false }, c.log)
 	close(c.opened)
-	if s.Modern() {
+	if s.Traits().Listens {
 		if c.options.Notifications != nil {
 			c.listener.Lists()
 		}
@@ -149,7 +149,7 @@ func (c *Client) reopened(next func(*mcp.InitializeResult)) func(*mcp.Initialize
 		select {
 		case <-c.opened:
 			switch {
-			case !c.session.Modern():
+			case !c.session.Traits().Listens:
 				c.restoreServerState()
 			case c.options.Notifications != nil:
 				c.listener.Lists()
@@ -234,7 +234,7 @@ func (c *Client) ReadResource(ctx context.Context, uri string) (*mcp.ReadResourc
 // lost, for example because the server restarts, the client sends it again, and then reports a
 // change of each resource and list that it covers, because changes may have been missed.
 func (c *Client) Subscribe(ctx context.Context, uri string) error {
-	if c.session.Modern() {
+	if c.session.Traits().Listens {
 		return c.listener.Subscribe(ctx, uri)
 	}
 	fresh := c.serverState.subscribe(uri)
@@ -247,7 +247,7 @@ func (c *Client) Subscribe(ctx context.Context, uri string) error {
 
 // Unsubscribe ends the subscription to a resource.
 func (c *Client) Unsubscribe(ctx context.Context, uri string) error {
-	if c.session.Modern() {
+	if c.session.Traits().Listens {
 		c.listener.Unsubscribe(uri)
 		return nil
 	}
@@ -286,7 +286,7 @@ func (c *Client) Complete(ctx context.Context, ref mcp.CompletionReference, argu
 // "Setting Log Level"). In revisions without sessions, it sends nothing: later requests carry the
 // level, and the server logs while it serves them.
 func (c *Client) SetLogLevel(ctx context.Context, level mcp.LoggingLevel) error {
-	if c.session.Modern() {
+	if c.session.Traits().LogInRequests {
 		if !c.Server().Capabilities.Declares("logging") {
 			return &session.CapabilityError{Method: mcp.MethodLoggingSetLevel, Capability: "logging", Revision: c.Revision()}
 		}
@@ -310,7 +310,7 @@ func (c *Client) to(opts ...session.Option) mcp.ToServer {
 // requests.
 func (c *Client) addLogLevel(next session.Sender) session.Sender {
 	return func(ctx context.Context, call *session.Call) (json.RawMessage, error) {
-		if !call.Notification && call.Session.Modern() {
+		if !call.Notification && call.Session.Traits().LogInRequests {
 			if level := c.serverState.logLevel(); level != nil {
 				call.SetMeta(modern.MetaLogLevel, codec.StringScalar(string(*level)))
 			}

@@ -154,7 +154,7 @@ func TestSessionsAndModernClientsAtOneEndpoint(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer u.client.Close()
-			if modern := u.client.Session().Modern(); modern != (x.name != "session") {
+			if modern := u.client.Session().Traits().Sessionless; modern != (x.name != "session") {
 				t.Errorf("%s: modern %v", x.name, modern)
 			}
 			users = append(users, u)

@@ -1142,7 +1142,7 @@ func TestDialDiscoversRevisionByDefault(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			if c.Session().Modern() != x.modern {
+			if c.Session().Traits().Sessionless != x.modern {
 				t.Errorf("server of %v: modern is %v", x.revisions, !x.modern)
 			}
 		})

@@ -81,7 +81,7 @@ func (l *list[T]) session() sessionID {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	id := sessionID{number: l.sessions}
-	if !l.c.session.Modern() {
+	if !l.c.session.Traits().Sessionless {
 		id = sessionID{server: l.c.session.Server()}
 	}
 	return id
@@ -93,7 +93,7 @@ func (l *list[T]) session() sessionID {
 func (l *list[T]) all(ctx context.Context, announced bool) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
 		l.mu.Lock()
-		cached, fresh, changes := l.cached, l.fresh && announced && !l.c.session.Modern(), l.changes
+		cached, fresh, changes := l.cached, l.fresh && announced && !l.c.session.Traits().CacheHints, l.changes
 		l.mu.Unlock()
 		if !fresh {
 			l.pages(ctx, changes, yield)
@@ -191,7 +191,7 @@ func (l *list[T]) find(ctx context.Context, key string) (*T, error) {
 	l.mu.Lock()
 	changes := l.changes
 	l.mu.Unlock()
-	if item := l.cachedItem(key); item != nil && !l.c.session.Modern() {
+	if item := l.cachedItem(key); item != nil && !l.c.session.Traits().CacheHints {
 		return item, nil
 	}
 	var found *T

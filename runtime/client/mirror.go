@@ -49,7 +49,7 @@ func (x *mirrors) of(tool *mcp.Tool) []modern.Field {
 }
 
 // mirrorsHeaders reports whether arguments are repeated in header fields.
-func (c *Client) mirrorsHeaders() bool { return c.overHTTP && c.session.Modern() }
+func (c *Client) mirrorsHeaders() bool { return c.overHTTP && c.session.Traits().ParamHeaders }
 
 // withMirrors returns a context for a call with the header fields of its arguments. It returns ctx
 // itself if the list of tools is not cached.

@@ -872,8 +872,8 @@ func TestServersAreRemembered(t *testing.T) {
 		o := client.Options{Servers: servers}
 		f.dial(o)
 		c := f.dial(o)
-		if _, err := c.CallTool(t.Context(), "t", nil); err != nil || !c.Session().Modern() || !c.Server().Capabilities.Declares("logging") {
-			t.Errorf("modern %v, error %v", c.Session().Modern(), err)
+		if _, err := c.CallTool(t.Context(), "t", nil); err != nil || !c.Session().Traits().Sessionless || !c.Server().Capabilities.Declares("logging") {
+			t.Errorf("modern %v, error %v", c.Session().Traits().Sessionless, err)
 		}
 		if n := f.requests(mcp.MethodServerDiscover); n != 1 {
 			t.Errorf("%d requests of server/discover", n)

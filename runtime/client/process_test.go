@@ -106,8 +106,8 @@ func pid(t *testing.T, c *client.Client) string {
 
 func TestCommandStartsFragileServerAgain(t *testing.T) {
 	c := command(t, "fragile", client.Options{})
-	if c.Session().Modern() || pid(t, c) == "" {
-		t.Errorf("modern %v", c.Session().Modern())
+	if c.Session().Traits().Sessionless || pid(t, c) == "" {
+		t.Errorf("modern %v", c.Session().Traits().Sessionless)
 	}
 }
 
@@ -115,7 +115,7 @@ func TestCommandStartsFragileServerAgain(t *testing.T) {
 func TestCommandRestartsModernServer(t *testing.T) {
 	changes := &updates{uris: make(chan string, 10)}
 	c := command(t, "modern", client.Options{Notifications: changes})
-	if !c.Session().Modern() {
+	if !c.Session().Traits().Sessionless {
 		t.Fatal("session is not modern")
 	}
 	if err := c.Subscribe(t.Context(), "a:1"); err != nil {
@@ -149,7 +149,7 @@ func TestOwnServerProcessIsReplacedBetweenRounds(t *testing.T) {
 		}
 		return fill(f, "Ada"), nil
 	}})
-	if !c.Session().Modern() {
+	if !c.Session().Traits().Sessionless {
 		t.Fatal("session is not modern")
 	}
 	if err := c.Subscribe(t.Context(), "a:1"); err != nil {

@@ -316,7 +316,7 @@ func testServerInfoFollows(t *testing.T, serve serveFunc, revisions []mcp.Revisi
 				t.Errorf("version %s: the %s fails with %v", version, feature, got.err)
 			}
 		}
-		if got := c.Session().PeerTakesTask("tools/call"); got != (version == "2" && !c.Session().Modern()) {
+		if got := c.Session().PeerTakesTask("tools/call"); got != (version == "2" && !c.Session().Traits().Sessionless) {
 			t.Errorf("version %s: tools run as tasks: %v", version, got)
 		}
 	}

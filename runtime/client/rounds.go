@@ -55,7 +55,7 @@ func (c *Client) caller(opts ...session.Option) jsonrpc.Caller {
 
 // Call implements [jsonrpc.Caller].
 func (k caller) Call(ctx context.Context, method string, params codec.Encoder) (json.RawMessage, error) {
-	if !k.c.session.Modern() {
+	if !k.c.session.Traits().InputInResults {
 		return k.to.Call(ctx, method, params)
 	}
 	return k.c.cache.call(ctx, method, params, func() (json.RawMessage, bool, error) { return k.rounds(ctx, method, params) })
@@ -69,7 +69,7 @@ func (c *Client) waiting(opts ...session.Option) jsonrpc.Caller {
 	if len(opts) == 0 {
 		return c.calls
 	}
-	if c.session.Modern() {
+	if c.session.Traits().TasksByServer {
 		opts = append(opts, session.OnLate(c.cancelLate))
 	}
 	return waiting{caller{c, c.session.With(opts...)}}
@@ -78,7 +78,7 @@ func (c *Client) waiting(opts ...session.Option) jsonrpc.Caller {
 // Call implements [jsonrpc.Caller].
 func (k waiting) Call(ctx context.Context, method string, params codec.Encoder) (json.RawMessage, error) {
 	result, err := k.caller.Call(ctx, method, params)
-	if err != nil || !k.c.session.Modern() || !requestor.IsTask(result) {
+	if err != nil || !k.c.session.Traits().TasksByServer || !requestor.IsTask(result) {
 		return result, err
 	}
 	ctx = modern.WithParamHeaders(ctx, nil) // these belong to tools/call

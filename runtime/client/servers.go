@@ -100,7 +100,7 @@ func Command(ctx context.Context, server stdio.Command, o *Options) (*Client, er
 			return nil, err
 		}
 		connected, err := c.connect(ctx, conn)
-		if err == nil && c.session.Modern() {
+		if err == nil && c.session.Traits().Sessionless {
 			conn.restart()
 		}
 		return connected, err

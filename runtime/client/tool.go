@@ -182,7 +182,7 @@ func (c *Client) callPlain(ctx context.Context, k *call) (*mcp.CallToolResult, e
 	if k.timeout != nil {
 		opts = append(opts, session.Timeout(*k.timeout))
 	}
-	if k.timeout != nil && *k.timeout > 0 && c.session.Modern() { // of all rounds together
+	if k.timeout != nil && *k.timeout > 0 && c.session.Traits().InputInResults { // of all rounds together
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, *k.timeout, session.ErrTimeout)
 		defer cancel()
@@ -260,7 +260,7 @@ func (c *Client) StartTool(ctx context.Context, name string, arguments any, opts
 	if err := toolParams(&p, name, arguments); err != nil {
 		return nil, err
 	}
-	if c.session.Modern() {
+	if c.session.Traits().TasksByServer {
 		opts = append([]requestor.Option{requestor.Via(c.caller)}, opts...)
 		return withHeaders(c, ctx, &p, func(ctx context.Context) (*ToolHandle, error) {
 			return c.tasks.CallTool(ctx, c.session, &p, opts...)

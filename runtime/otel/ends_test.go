@@ -49,7 +49,7 @@ func TestOrdinaryEndsAreCancelled(t *testing.T) {
 			}
 			c.Close()
 			ended := map[string]string{"tools/call": "cancelled"}
-			if c.Session().Modern() {
+			if c.Session().Traits().Sessionless {
 				ended["subscriptions/listen"] = "cancelled"
 			}
 			for len(ended) > 0 { // until the server has noticed

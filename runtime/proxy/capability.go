@@ -114,7 +114,7 @@ func (c *client) merge(own *string) (all mcp.ServerCapabilities, merged *string)
 		}
 		server := conn.session.Server()
 		declared := server.Capabilities
-		if conn.session.Modern() {
+		if conn.session.Traits().TasksByServer {
 			declared.Extensions = withoutTasks(declared.Extensions)
 		}
 		add(&all, declared)

@@ -193,7 +193,7 @@ func (c *client) notify(ctx context.Context, method string, params json.RawMessa
 		encoder = session.Raw(params)
 	}
 	var to jsonrpc.Notifier = c.session
-	if c.modern() {
+	if c.traits().Listens {
 		peer, ok := session.PeerFrom(ctx)
 		if !ok {
 			return
@@ -208,7 +208,7 @@ func (c *client) notify(ctx context.Context, method string, params json.RawMessa
 // updated reports an updated resource to the client.
 func (c *client) updated(ctx context.Context, uri string) {
 	const method = mcp.MethodNotificationsResourcesUpdated
-	if c.modern() {
+	if c.traits().Listens {
 		c.notifyListeners(method, uri)
 		return
 	}
@@ -223,7 +223,7 @@ func (p *Proxy) receive(next session.Handler) session.Handler {
 		if passes(req.Method) {
 			req = unambiguous(req)
 		}
-		if req.Modern() {
+		if req.Traits().Sessionless {
 			return p.receiveModern(ctx, req, next)
 		}
 		if req.Session == nil || !passes(req.Method) {
@@ -427,7 +427,7 @@ func (c *client) byURI(uri string) []candidate {
 // read serves a request for a resource.
 func (c *client) read(ctx context.Context, req *session.Request, next session.Handler) (codec.Encoder, error) {
 	result, by, err := c.askByURI(ctx, req, next)
-	if text, ok := result.(session.Raw); ok && by != nil && c.modern() && c.edits() {
+	if text, ok := result.(session.Raw); ok && by != nil && c.traits().CacheHints && c.edits() {
 		if scope, _ := textOf(json.RawMessage(text), "cacheScope"); scope == string(mcp.CacheScopePublic) {
 			result = session.Raw(jsonedit.With(json.RawMessage(text), "cacheScope", quote(string(mcp.CacheScopePrivate))))
 		}

@@ -210,7 +210,7 @@ func (x *connection) probe() {
 	var delay backoff
 	for missed := 0; ; {
 		err := x.session.With(session.Timeout(pingTimeout)).Ping(l.c.ctx)
-		replaced := x.overHTTP && isReplaced(err, x.session.Modern())
+		replaced := x.overHTTP && isReplaced(err, x.session.Traits().Sessionless)
 		if !replaced && answered(err) {
 			if x.suspended.CompareAndSwap(true, false) {
 				log.Info("upstream responds again", "upstream", l.up.Name)

@@ -231,13 +231,13 @@ func (l *link) serve(ctx context.Context, connected func()) (err error) {
 		return err
 	}
 	s := x.session
-	if s.Modern() {
+	if s.Traits().Listens {
 		fetched := func(string) bool { return true } // prepare fetches the lists at the same time
 		x.listener = follow.New(s, fetched, l.c.p.log)
 	}
 	l.conn.Store(x)
 	defer l.disconnect(x)
-	if s.Modern() {
+	if s.Traits().Listens {
 		x.listener.Lists()
 	}
 	if l.prepare(ctx) {
@@ -292,9 +292,9 @@ func (x *connection) close() {
 // openFirst opens a connection to an upstream whose revision may be unknown.
 func (l *link) openFirst(ctx context.Context) (*connection, error) {
 	cfg := l.up.Session
-	probes := cfg.Known == nil && (l.c.modern() || l.known.modernOnly.Load()) && !l.known.sessionsOnly.Load()
+	probes := cfg.Known == nil && (l.c.traits().Sessionless || l.known.modernOnly.Load()) && !l.known.sessionsOnly.Load()
 	sessions := session.Revisions()[0]
-	if !l.c.modern() {
+	if !l.c.traits().Sessionless {
 		sessions = l.c.revision()
 	}
 	if cfg.Known == nil && !probes {
@@ -306,8 +306,8 @@ func (l *link) openFirst(ctx context.Context) (*connection, error) {
 		cfg.Known = &session.State{Revision: sessions}
 		x, err = l.connect(ctx, &cfg)
 	}
-	l.known.sessionsOnly.Store(err == nil && l.c.modern() && !x.session.Modern())
-	l.known.modernOnly.Store(err == nil && !l.c.modern() && x.session.Modern())
+	l.known.sessionsOnly.Store(err == nil && l.c.traits().Sessionless && !x.session.Traits().Sessionless)
+	l.known.modernOnly.Store(err == nil && !l.c.traits().Sessionless && x.session.Traits().Sessionless)
 	if err != nil {
 		return nil, err
 	}
@@ -468,9 +468,9 @@ func (l *link) call(ctx context.Context, req *session.Request, params json.RawMe
 		return nil, l.unavailable()
 	}
 	switch {
-	case req.Modern():
+	case req.Traits().InputInResults:
 		return l.callModern(ctx, conn, req, params)
-	case !conn.session.Modern():
+	case !conn.session.Traits().InputInResults:
 		return l.callWith(ctx, conn, conn.callerFor(req), req, params)
 	}
 	switch req.Method {
@@ -626,7 +626,7 @@ func (x *connection) handle(ctx context.Context, req *session.Request) (codec.En
 	case req.IsNotification():
 		x.notified(ctx, req)
 		return nil, nil
-	case l.c.modern():
+	case l.c.traits().InputInResults:
 		return x.ask(ctx, req)
 	}
 	if err := l.c.session.Ready(ctx); err != nil {
@@ -727,16 +727,16 @@ func (x *connection) notified(ctx context.Context, req *session.Request) {
 		if !l.c.mayUpdate(l, uri) {
 			return
 		}
-		if l.c.modern() {
+		if l.c.traits().Listens {
 			l.c.notifyListeners(req.Method, uri)
 			return
 		}
-		if req.Session.Modern() { // _meta has the id of the proxy's own subscription
+		if req.Session.Traits().Listens { // _meta has the id of the proxy's own subscription
 			params = jsonedit.With(params, "_meta", nil)
 		}
 	case mcp.MethodNotificationsMessage:
 		params = l.namedLog(params)
-		if l.c.modern() {
+		if l.c.traits().LogInRequests {
 			x.logged(params)
 			return
 		}
@@ -752,7 +752,7 @@ func (x *connection) notified(ctx context.Context, req *session.Request) {
 		l.endProgress(params)
 		l.c.setTask(l, own, jsonedit.With(params, "_meta", nil))
 	}
-	if l.c.modern() {
+	if l.c.traits().Listens {
 		return // revisions without sessions do not have it
 	}
 	l.c.notify(x.related(ctx, params), req.Method, params)

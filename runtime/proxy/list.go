@@ -88,7 +88,7 @@ func (f *fetched) bytes() int64 {
 // stale reports whether a list must be fetched again. An upstream that announces changes has
 // announced none.
 func (f *fetched) stale(conn *connection, k kind) bool {
-	return conn.session.Modern() && conn.session.PeerServes(lists[k].method) &&
+	return conn.session.Traits().CacheHints && conn.session.PeerServes(lists[k].method) &&
 		!conn.session.Server().Capabilities.Declares(lists[k].announced) && time.Since(f.at) >= f.ttl
 }
 
@@ -113,7 +113,7 @@ func (l *link) fetch(ctx context.Context, conn *connection, k kind) (_ *fetched,
 		if err != nil {
 			return nil, err
 		}
-		if conn.session.Modern() {
+		if conn.session.Traits().CacheHints {
 			if ttl := ttlOf(page); list.ttl < 0 || ttl < list.ttl {
 				list.ttl = ttl
 			}
@@ -133,7 +133,7 @@ func (l *link) fetch(ctx context.Context, conn *connection, k kind) (_ *fetched,
 			if k == tools {
 				schema, _ := codec.Member(f.text, "inputSchema") // not of text, which would stay in memory, too
 				f.fields = sync.OnceValues(func() ([]modern.Field, error) { return modern.ReceivedFields(schema) })
-				if conn.overHTTP && conn.session.Modern() {
+				if conn.overHTTP && conn.session.Traits().ParamHeaders {
 					if _, err := f.fields(); err != nil {
 						l.c.p.log.Warn("invalid tool dropped", "upstream", l.up.Name, "tool", key, "error", err)
 						continue
@@ -213,7 +213,7 @@ func (c *client) setList(l *link, conn *connection, k kind, list *fetched) {
 	})
 	switch {
 	case same:
-	case c.modern():
+	case c.traits().Listens:
 		c.notifyListeners(lists[k].changed, "")
 	default:
 		if _, ready := c.session.State(); ready { // otherwise the client has not listed anything
@@ -350,7 +350,7 @@ func (c *client) list(ctx context.Context, req *session.Request, k kind, next se
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "invalid cursor"}
 	}
 	page := page{member: lists[k].member, hint: -1}
-	if req.Modern() {
+	if req.Traits().CacheHints {
 		page.hint = c.hint(k)
 	}
 	size := c.p.cfg.Server.PageSize

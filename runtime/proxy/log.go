@@ -25,7 +25,7 @@ func severities() []mcp.LoggingLevel {
 // logLevel returns the log level of a modern request as an index of severities(), or -1 if it wants
 // no log messages.
 func logLevel(req *session.Request) int {
-	if !req.Modern() {
+	if !req.Traits().LogInRequests {
 		return -1
 	}
 	meta, err := req.Meta()

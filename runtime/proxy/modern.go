@@ -254,8 +254,8 @@ func newClient(ctx context.Context, p *Proxy, key clientKey) *client {
 	return c
 }
 
-// modern reports whether the requests of the client are modern.
-func (c *client) modern() bool { return c.session == nil }
+// traits returns the traits of the revision of the client.
+func (c *client) traits() mcp.Traits { return c.revision().Traits() }
 
 // revision returns the protocol revision of the client.
 func (c *client) revision() mcp.Revision {

@@ -155,7 +155,7 @@ func TestErasOfClientAndUpstream(t *testing.T) {
 				} else {
 					c = connect(t, p, o)
 				}
-				equal(t, "modern", of.name == "modern", c.Session().Modern())
+				equal(t, "modern", of.name == "modern", c.Session().Traits().Sessionless)
 				equal(t, "tools", []string{"a_echo", "a_input", "a_revision", "own"}, toolNames(t, c))
 				equal(t, "result", `one{"x":1}`, mustCall(t, c, "a_echo", map[string]any{"x": 1}))
 				equal(t, "own result", `own{"x":1}`, mustCall(t, c, "own", map[string]any{"x": 1}))

@@ -44,8 +44,7 @@ func (l *link) callModern(ctx context.Context, conn *connection, req *session.Re
 			return nil, invalidState("not issued for this request")
 		}
 	}
-	current := conn.session.Modern()
-	if l.c.anonymous && (wantsLogs(req) || !current && l.c.takesInput() && modern.TakesInput(req.Method)) {
+	if l.c.anonymous && (wantsLogs(req) || !conn.session.Traits().InputInResults && l.c.takesInput() && modern.TakesInput(req.Method)) {
 		// Other clients may use the connection, too, and messages of the upstream do not say which
 		// request they belong to.
 		return l.callAlone(ctx, conn, req, params, state)
@@ -73,7 +72,7 @@ func (l *link) callAlone(ctx context.Context, conn *connection, req *session.Req
 // callOver is callModern over a connection, with the upstream's part of the requestState. It calls
 // done when it no longer uses the connection, which may be after it has returned.
 func (l *link) callOver(ctx context.Context, conn *connection, req *session.Request, params json.RawMessage, state string, done func()) (json.RawMessage, error) {
-	if conn.session.Modern() {
+	if conn.session.Traits().InputInResults {
 		defer done()
 		if tagged, ok := strings.CutPrefix(state, stateOpaque); ok {
 			tag, opaque, _ := strings.Cut(tagged, ".")
@@ -178,7 +177,7 @@ func (l *link) features(k kind) []*feature {
 // a tool.
 func (c *client) checkFields(ctx context.Context, req *session.Request) error {
 	header, _ := transport.HTTP(ctx)
-	if !req.Modern() || header == nil {
+	if !req.Traits().ParamHeaders || header == nil {
 		return nil
 	}
 	name, _ := textOf(req.Params, "name")

@@ -28,7 +28,7 @@ func (c *client) callTool(ctx context.Context, req *session.Request, next sessio
 	if err := c.checkFields(ctx, req); err != nil {
 		return nil, err
 	}
-	if _, asTask := req.Task(); asTask && !req.Modern() {
+	if _, asTask := req.Task(); asTask && !req.Traits().TasksByServer {
 		return l.startTask(ctx, req, params)
 	}
 	return c.pass(ctx, req, l, params, next)
@@ -167,9 +167,9 @@ func (c *client) taskOf(id string) (l *link, own string) {
 func (c *client) serveTask(ctx context.Context, req *session.Request, next session.Handler) (codec.Encoder, error) {
 	id, _ := textOf(req.Params, "taskId")
 	l, own := c.taskOf(id)
-	if l == nil || req.Modern() {
+	if l == nil || req.Traits().TasksByServer {
 		result, err := next(ctx, req)
-		if jsonrpc.CodeOf(err) == jsonrpc.CodeMethodNotFound && !req.Modern() {
+		if jsonrpc.CodeOf(err) == jsonrpc.CodeMethodNotFound && !req.Traits().TasksByServer {
 			return nil, unknownTask(id) // the server itself has no tasks
 		}
 		return result, err

@@ -93,10 +93,12 @@ func (c *Call) Revision() mcp.Revision {
 	return latest()
 }
 
-// modern reports whether the call is a modern request.
-func (c *Call) modern() bool {
-	req, ok := session.FromContext(c.ctx)
-	return ok && req.Modern()
+// traits returns the traits of the revision of the call. If that is unknown, they are those of sessions.
+func (c *Call) traits() (t mcp.Traits) {
+	if req, ok := session.FromContext(c.ctx); ok {
+		t = req.Traits()
+	}
+	return t
 }
 
 // Meta returns the _meta of the request. It is never nil, and must not be changed. A recovered task
@@ -187,7 +189,7 @@ func (c *Call) client() mcp.ToClient {
 
 // inRounds reports whether input requests of the call go in its result: it is modern and no task.
 func (c *Call) inRounds() bool {
-	if !c.modern() {
+	if !c.traits().InputInResults {
 		return false
 	}
 	_, isTask := c.Task()

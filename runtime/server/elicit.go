@@ -247,7 +247,7 @@ func (c *Call) checkElicitation(mode string) error {
 
 // projectForm converts a form to the revision of the session.
 func (c *Call) projectForm(params *mcp.ElicitRequestFormParams) (*mcp.ElicitRequestFormParams, error) {
-	if c.Session() == nil && !c.modern() {
+	if c.Session() == nil && !c.traits().InputInResults {
 		return params, nil
 	}
 	rev := c.Revision()
@@ -302,7 +302,7 @@ type elicitation struct {
 // [Config.StateKeys]. The server does not know an id that is not generated. Such an id must come
 // from a [Step], so that it is the same in all runs.
 func (c *Call) ElicitURL(ctx context.Context, message, page, id string) (mcp.ElicitAction, error) {
-	if c.modern() {
+	if c.traits().InputInResults {
 		return c.elicitURLInResult(ctx, message, page, id, false)
 	}
 	if err := rerun.InStep(ctx, mcp.MethodElicitationCreate); err != nil {
@@ -381,7 +381,7 @@ func taskElicitationID(task, message, page string) string {
 // such a revision, it asks the user and waits, and then returns an error that tells the model to
 // call the tool again.
 func (c *Call) RequireURL(ctx context.Context, message, page, id string) error {
-	if c.modern() {
+	if c.traits().InputInResults {
 		return c.requireModernURL(ctx, message, page, id)
 	}
 	params, err := c.urlParams(message, page, id)

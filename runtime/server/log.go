@@ -95,7 +95,7 @@ func (c *Call) Log(ctx context.Context, level mcp.LoggingLevel, logger string, d
 
 // logs reports whether messages of a severity are sent to the client of the call.
 func (c *Call) logs(severity int) bool {
-	if req, ok := session.FromContext(c.ctx); ok && req.Modern() {
+	if req, ok := session.FromContext(c.ctx); ok && req.Traits().LogInRequests {
 		return c.p.s.logsTo(req, severity)
 	}
 	return c.recipient().logs(severity)
@@ -115,7 +115,7 @@ func (s *Server) logsTo(req *session.Request, least int) bool {
 
 // allowLog reports whether a message is within [Config.LogRate].
 func (c *Call) allowLog() bool {
-	if c.modern() {
+	if c.traits().LogInRequests {
 		return allow(c.p.s.limits.of(account(c.ctx)).logs)
 	}
 	return allow(c.recipient().logLimit)

@@ -109,7 +109,7 @@ type peerKey struct{}
 // checkLogLevel rejects a modern request with an unknown log level (MCP logging, "Error Handling").
 // For methods of the protocol, the validation of the params does it.
 func checkLogLevel(req *session.Request) error {
-	if !req.Modern() {
+	if !req.Traits().LogInRequests {
 		return nil
 	}
 	meta, err := req.Meta()

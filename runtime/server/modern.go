@@ -37,7 +37,7 @@ func (s *Server) newResponder() {
 // servesModern reports whether the server serves revisions without sessions.
 func (s *Server) servesModern() bool {
 	named := s.cfg.Session.Revisions
-	return named == nil || slices.ContainsFunc(named, modern.IsRevision)
+	return named == nil || slices.ContainsFunc(named, func(rev mcp.Revision) bool { return rev.Traits().Sessionless })
 }
 
 // receiveModern is the innermost receiving middleware of modern requests. It enforces

@@ -32,7 +32,7 @@ func (t *tool) setOutput() error {
 	call, always := t.call, t.plain && t.out != nil && !wrapped // the author has described the object
 	t.call = func(ctx context.Context, c *Call, arguments json.RawMessage) (*mcp.CallToolResult, error) {
 		result, err := call(ctx, c, arguments)
-		if err != nil || result == nil || result.StructuredContent == nil || c.modern() && !always {
+		if err != nil || result == nil || result.StructuredContent == nil || c.traits().AnyOutput && !always {
 			return result, err
 		}
 		if !t.plain {
@@ -55,7 +55,7 @@ func (t *tool) wrapping() *mcp.ToolOutputSchema {
 // checkOutput rejects structured output that does not comply with the tool's output schema or, in a
 // session, is not an object (MCP tools, "Structured Content" and "Output Schema").
 func (t *tool) checkOutput(c *Call, result *mcp.CallToolResult) error {
-	if text := result.StructuredContent; text != nil && !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte{'{'}) && !c.modern() {
+	if text := result.StructuredContent; text != nil && !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte{'{'}) && !c.traits().AnyOutput {
 		return internalError("structured output of the tool is not a JSON object")
 	}
 	if t.out == nil || result.Failed() {
@@ -63,7 +63,7 @@ func (t *tool) checkOutput(c *Call, result *mcp.CallToolResult) error {
 	}
 	faults := "it is missing"
 	if result.StructuredContent != nil {
-		faults = t.out.Check(result.StructuredContent, !c.modern())
+		faults = t.out.Check(result.StructuredContent, !c.traits().AnyOutput)
 	}
 	if faults == "" {
 		return nil

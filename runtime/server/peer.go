@@ -71,7 +71,7 @@ func (p *peer) handler() session.Handler {
 	h := &handler{p: p}
 	rest := p.s.cfg.Session.Handler
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
-		if !serves(req.Method) && !(req.Modern() && servesModern(req.Method)) || req.IsNotification() && req.Session != nil {
+		if !serves(req) || req.IsNotification() && req.Session != nil {
 			if rest == nil {
 				return nil, methodNotFound(req)
 			}
@@ -142,19 +142,16 @@ func revision(req *session.Request) mcp.Revision {
 	return latest()
 }
 
-// servesModern reports whether handler serves requests of a method that only modern revisions have.
-func servesModern(method string) bool {
-	return method == mcp.MethodServerDiscover || method == mcp.MethodSubscriptionsListen
-}
-
-// serves reports whether handler serves requests of a method.
-func serves(method string) bool {
-	switch method {
+// serves reports whether handler serves the method of a request.
+func serves(req *session.Request) bool {
+	switch req.Method {
+	case mcp.MethodServerDiscover, mcp.MethodSubscriptionsListen:
+		return req.Revision().Has(req.Method)
 	case mcp.MethodLoggingSetLevel, mcp.MethodPromptsList, mcp.MethodResourcesTemplatesList,
 		mcp.MethodResourcesUnsubscribe, mcp.MethodToolsList:
 		return true
 	}
-	return callsAuthor(method)
+	return callsAuthor(req.Method)
 }
 
 // callsAuthor reports whether requests of a method call a function of the server's author.

@@ -288,7 +288,7 @@ func (h *handler) ReadResource(ctx context.Context, params *mcp.ReadResourceRequ
 	if err != nil {
 		return nil, err // an untyped nil: the outcome is an interface
 	}
-	if r.caching != (cacheHint{}) && c.modern() && result.TTLMs == nil && result.CacheScope == nil {
+	if r.caching != (cacheHint{}) && c.traits().CacheHints && result.TTLMs == nil && result.CacheScope == nil {
 		hint := h.p.s.contentsHint(&r)
 		result = new(*result)
 		result.TTLMs, result.CacheScope = new(hint.ttl.Milliseconds()), &hint.scope

@@ -42,7 +42,7 @@ func (c *Call) Roots(ctx context.Context) ([]mcp.Root, error) {
 	if err := rerun.InStep(ctx, mcp.MethodRootsList); err != nil {
 		return nil, err
 	}
-	if _, isTask := c.Task(); isTask || c.modern() || client == nil || client.Roots.ListChanged == nil || !*client.Roots.ListChanged {
+	if _, isTask := c.Task(); isTask || c.traits().InputInResults || client == nil || client.Roots.ListChanged == nil || !*client.Roots.ListChanged {
 		return c.askRoots(ctx)
 	}
 	return c.p.roots.get(func() ([]mcp.Root, error) { return c.askRoots(ctx) })

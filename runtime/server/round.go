@@ -131,7 +131,7 @@ func (c *Call) repeats() bool {
 // requests: the call is a modern one, even if it has become a task since, or a durable task.
 func (c *Call) replays() bool {
 	run, isTask := c.Task()
-	return c.modern() || isTask && run.Durable()
+	return c.traits().InputInResults || isTask && run.Durable()
 }
 
 // ask returns the response to an input request of a call that replays. It calls prepare if there is

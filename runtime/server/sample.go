@@ -75,7 +75,7 @@ func (c *Call) SampleTask(ctx context.Context, params *mcp.CreateMessageRequestP
 // projectSampling converts a conversation to the revision of the session. In older revisions, a
 // message has one block: a message with several blocks becomes several messages.
 func (c *Call) projectSampling(params *mcp.CreateMessageRequestParams) *mcp.CreateMessageRequestParams {
-	if c.Session() == nil && !c.modern() {
+	if c.Session() == nil && !c.traits().InputInResults {
 		return params
 	}
 	rev := c.Revision()
@@ -104,7 +104,7 @@ func (c *Call) projectSampling(params *mcp.CreateMessageRequestParams) *mcp.Crea
 func (c *Call) taskSession(method, capability string) (*session.Session, error) {
 	sess := c.Session()
 	switch {
-	case sess == nil && c.modern():
+	case sess == nil && c.traits().InputInResults:
 		return nil, &session.CapabilityError{Method: method, Revision: c.Revision()}
 	case sess == nil:
 		return nil, session.ErrClosed

@@ -418,10 +418,10 @@ func (h *handler) ListTools(ctx context.Context, params *mcp.PaginatedRequestPar
 		return nil, err
 	}
 	result := &mcp.ListToolsResult{Tools: make([]mcp.Tool, len(entries)), NextCursor: next}
-	modern := newCall(ctx, h.p).modern()
+	anyOutput := newCall(ctx, h.p).traits().AnyOutput
 	for i, e := range entries {
 		result.Tools[i] = e.value.def
-		if w := e.value.wrapping(); w != nil && !modern {
+		if w := e.value.wrapping(); w != nil && !anyOutput {
 			result.Tools[i].OutputSchema = w
 		}
 		if f := e.value.defineFor; f != nil {
@@ -534,7 +534,7 @@ func (t *tool) becomesTask() bool {
 // checkFields returns an error unless the header of a modern HTTP request repeats the arguments
 // (MCP Streamable HTTP, "Server Behavior for Custom Headers").
 func (t *tool) checkFields(c *Call, arguments json.RawMessage) error {
-	if len(t.fields) == 0 || !c.modern() {
+	if len(t.fields) == 0 || !c.traits().ParamHeaders {
 		return nil
 	}
 	header := c.Header()
@@ -647,7 +647,7 @@ func failureResult(c *Call, err error) (mcp.CallToolOutcome, error) {
 	if _, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		return nil, err
 	}
-	if missing, ok := errors.AsType[*session.CapabilityError](err); ok && missing.Capability != "" && !missing.Own && c.modern() {
+	if missing, ok := errors.AsType[*session.CapabilityError](err); ok && missing.Capability != "" && !missing.Own && c.traits().OwnErrors {
 		return nil, err
 	}
 	if _, isTask := c.Task(); !isTask {

@@ -177,7 +177,7 @@ func (s *Session) Ping(ctx context.Context) error {
 }
 
 func (s *Session) pingMethod() string {
-	if s.Modern() {
+	if s.Traits().Sessionless {
 		return mcp.MethodServerDiscover
 	}
 	return mcp.MethodPing
@@ -237,7 +237,7 @@ func (s *Session) send(ctx context.Context, call *Call) (json.RawMessage, error)
 			result, err = s.exchange(ctx, call, e)
 		}
 	}
-	if s.Modern() {
+	if s.handshake.current.Load().states() {
 		return s.modernResult(ctx, call, e, result, err)
 	}
 	return result, err
@@ -246,7 +246,7 @@ func (s *Session) send(ctx context.Context, call *Call) (json.RawMessage, error)
 // sendNotification sends a notification in a session.
 func (s *Session) sendNotification(ctx context.Context, call *Call, related *Request, session uint32) error {
 	meta := call.meta
-	if a := s.handshake.current.Load(); a.modern() && call.Method != mcp.MethodNotificationsCancelled {
+	if a := s.handshake.current.Load(); a.states() && call.Method != mcp.MethodNotificationsCancelled {
 		// Over HTTP, the header of the notification needs it.
 		meta = append(slices.Clone(meta), metaMember{modern.MetaVersion, codec.StringScalar(string(a.revision))})
 	}
@@ -464,7 +464,7 @@ func (s *Session) giveUp(ctx context.Context, call *Call, id jsonrpc.ID, p *pend
 
 // tellCancelled sends notifications/cancelled for a request, with cause as the reason.
 func (s *Session) tellCancelled(ctx context.Context, call *Call, id jsonrpc.ID, cause error) {
-	if call.Method == mcp.MethodInitialize || call.AsTask() || call.Method == mcp.MethodServerDiscover && !s.handshake.current.Load().modern() {
+	if call.Method == mcp.MethodInitialize || call.AsTask() || call.Method == mcp.MethodServerDiscover && !s.handshake.current.Load().states() {
 		if call.opts.late == nil {
 			s.forget(id)
 		}
@@ -497,7 +497,7 @@ func (s *Session) allowed(call *Call) error {
 	switch {
 	case s.life.over():
 		return s.life.err()
-	case call.Method == mcp.MethodPing && !a.modern(),
+	case call.Method == mcp.MethodPing && !a.states(),
 		(call.Method == mcp.MethodInitialize || call.Method == mcp.MethodServerDiscover) && a.role == RoleClient && a.phase == phaseNew,
 		call.Method == mcp.MethodNotificationsCancelled && call.Notification:
 		return nil
@@ -506,7 +506,7 @@ func (s *Session) allowed(call *Call) error {
 	case a.phase != phaseReady:
 		return ErrNotInitialized
 	}
-	if a.modern() && !call.Notification && slices.Contains(s.cfg.ExtensionMethods, call.Method) {
+	if a.states() && !call.Notification && slices.Contains(s.cfg.ExtensionMethods, call.Method) {
 		return nil
 	}
 	if err := a.missing(call.Method, call.Notification, true); err != nil {

@@ -149,7 +149,7 @@ const (
 
 // Revisions returns the protocol revisions that begin with initialize, newest first.
 func Revisions() []mcp.Revision {
-	all := slices.DeleteFunc(mcp.Revisions(), func(rev mcp.Revision) bool { return !rev.Has(mcp.MethodInitialize) })
+	all := slices.DeleteFunc(mcp.Revisions(), func(rev mcp.Revision) bool { return rev.Traits().Sessionless })
 	slices.Reverse(all)
 	return all
 }

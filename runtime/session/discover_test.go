@@ -92,8 +92,8 @@ func TestConnectProbesWithDiscover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := modern(t, session.Config{})
 		server := s.Server()
-		if !s.Modern() || s.Revision() != mcp.Revision20260728 || server.ServerInfo.Name != "s" || *server.Instructions != "Be kind." {
-			t.Errorf("modern %v, revision %s, server %+v", s.Modern(), s.Revision(), server)
+		if !s.Traits().Sessionless || s.Revision() != mcp.Revision20260728 || server.ServerInfo.Name != "s" || *server.Instructions != "Be kind." {
+			t.Errorf("modern %v, revision %s, server %+v", s.Traits().Sessionless, s.Revision(), server)
 		}
 		go mcp.ToServer{Caller: s}.ListTools(t.Context(), nil)
 		p.talk(`
@@ -118,8 +118,8 @@ func TestConnectFallsBackToInitialize(t *testing.T) {
 			d.talk(probe + "\n> {\"jsonrpc\":\"2.0\",\"id\":1," + answer + "}\n" + initialize + "\n" + opened + `
 				< {"jsonrpc":"2.0","method":"notifications/initialized"}
 			`)
-			if s := d.session(); s.Modern() || s.Revision() != mcp.Revision20251125 || s.Server().ServerInfo.Name != "old" {
-				t.Errorf("modern %v, revision %s", s.Modern(), s.Revision())
+			if s := d.session(); s.Traits().Sessionless || s.Revision() != mcp.Revision20251125 || s.Server().ServerInfo.Name != "old" {
+				t.Errorf("modern %v, revision %s", s.Traits().Sessionless, s.Revision())
 			}
 		}))
 	}
@@ -132,11 +132,11 @@ func TestConnectFallsBackIfDiscoverIsNotAnswered(t *testing.T) {
 		d.talk(probe)
 		time.Sleep(5 * time.Second)
 		d.talk(initialize + "\n" + opened + "\n" + `< {"jsonrpc":"2.0","method":"notifications/initialized"}`)
-		if s := d.session(); s.Modern() {
+		if s := d.session(); s.Traits().Sessionless {
 			t.Error("session is modern")
 		}
 		d.talk(discovered) // too late: ignored
-		if d.s.Modern() {
+		if d.s.Traits().Sessionless {
 			t.Error("session has become modern")
 		}
 	})
@@ -149,7 +149,7 @@ func TestConnectTakesLateAnswerToDiscover(t *testing.T) {
 		d.talk(probe)
 		time.Sleep(5 * time.Second)
 		d.talk(initialize + "\n" + discovered + "\n" + `> {"jsonrpc":"2.0","id":2,"error":{"code":-32601,"message":"x"}}`)
-		if s := d.session(); !s.Modern() {
+		if s := d.session(); !s.Traits().Sessionless {
 			t.Error("session is not modern")
 		}
 	})
@@ -164,7 +164,7 @@ func TestConnectChoosesFromSupportedRevisions(t *testing.T) {
 		d := dial(t, session.Config{Revisions: bothEras()})
 		d.talk(probe + "\n" + unsupported("1", `["2027-01-01","2026-07-28"]`) + "\n" +
 			strings.Replace(probe, `"id":1`, `"id":2`, 1) + "\n" + strings.Replace(discovered, `"id":1`, `"id":2`, 1))
-		if !d.session().Modern() {
+		if !d.session().Traits().Sessionless {
 			t.Error("session is not modern")
 		}
 	}))
@@ -173,7 +173,7 @@ func TestConnectChoosesFromSupportedRevisions(t *testing.T) {
 		d.talk(probe + "\n" + unsupported("1", `["2025-11-25"]`) + "\n" + initialize + "\n" + opened + `
 			< {"jsonrpc":"2.0","method":"notifications/initialized"}
 		`)
-		if d.session().Modern() {
+		if d.session().Traits().Sessionless {
 			t.Error("session is modern")
 		}
 	}))
@@ -235,7 +235,7 @@ func TestConnectToKnownServer(t *testing.T) {
 		d.talk(strings.Replace(initialize, `"id":2`, `"id":1`, 1) + "\n" + strings.Replace(opened, `"id":2`, `"id":1`, 1) + `
 			< {"jsonrpc":"2.0","method":"notifications/initialized"}
 		`)
-		if d.session().Modern() {
+		if d.session().Traits().Sessionless {
 			t.Error("session is modern")
 		}
 	}))
@@ -244,7 +244,7 @@ func TestConnectToKnownServer(t *testing.T) {
 		d.talk(strings.Replace(initialize, `"id":2`, `"id":1`, 1) + `
 			> {"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"x"}}
 			` + strings.Replace(probe, `"id":1`, `"id":2`, 1) + "\n" + strings.Replace(discovered, `"id":1`, `"id":2`, 1))
-		if !d.session().Modern() {
+		if !d.session().Traits().Sessionless {
 			t.Error("session is not modern")
 		}
 	}))
@@ -386,7 +386,7 @@ func TestOldErrorCodesHaveNoMeaning(t *testing.T) {
 				t.Errorf("%d: got %v", code, e)
 			}
 		}
-		if !s.Modern() {
+		if !s.Traits().Sessionless {
 			t.Error("the session is no longer modern")
 		}
 		p.talk("")

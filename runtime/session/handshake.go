@@ -30,8 +30,8 @@ type agreement struct {
 	asked    time.Time    // when the server has answered server/discover; zero if that is unknown
 }
 
-// modern reports whether the revision has no sessions.
-func (a *agreement) modern() bool { return a.meta != nil }
+// states reports whether a client states its revision and its capabilities in each request.
+func (a *agreement) states() bool { return a.meta != nil }
 
 // handshake is the initialization of a session (MCP lifecycle, "Initialization"). Its methods are
 // safe for concurrent use.

@@ -74,13 +74,12 @@ func (r *Responder) Supported() []mcp.Revision { return slices.Clone(r.supported
 
 // modernRequest is the part of a modern [Request] that the Responder needs.
 type modernRequest struct {
-	r        *Responder
-	session  *Session // over whose connection it arrived; nil for none
-	revision mcp.Revision
-	meta     modern.RequestMeta   // of the params, until version is called; may be unknown
-	to       transport.Response   // nil if there is a session
-	until    *lazyctx.Cancellable // ends the context if there is a session; nil for its notifications
-	yields   bool                 // see Request.EndOnShutdown; guarded by r.mu
+	r       *Responder
+	session *Session             // over whose connection it arrived; nil for none
+	meta    modern.RequestMeta   // of the params, until version is called; may be unknown
+	to      transport.Response   // nil if there is a session
+	until   *lazyctx.Cancellable // ends the context if there is a session; nil for its notifications
+	yields  bool                 // see Request.EndOnShutdown; guarded by r.mu
 
 	reporting sync.Mutex
 	reporter  *Reporter
@@ -120,7 +119,7 @@ func (r *Responder) Respond(ctx context.Context, m *jsonrpc.Message, to transpor
 		modern  modernRequest
 		context requestContext
 	}{
-		request: Request{ID: m.ID, Method: m.Method, Params: m.Params},
+		request: Request{ID: m.ID, Method: m.Method, Params: m.Params, revision: r.cfg.Revisions[0]},
 		modern:  modernRequest{r: r, to: to},
 	}
 	req, x := &in.request, &in.modern
@@ -197,22 +196,21 @@ func (r *Responder) serve(ctx context.Context, req *Request) (result codec.Encod
 // check sets the revision of a request. It fails if the _meta is incomplete, or if the revision is
 // not served or does not have the method. The _meta of a notification may be absent.
 func (r *Responder) check(req *Request) error {
-	revision := r.cfg.Revisions[0]
 	if !req.IsNotification() || modern.Is(req.Params) {
 		version, fault := req.modern.version(req)
 		if fault != nil {
 			return fault
 		}
-		if revision = mcp.Revision(version); !slices.Contains(r.cfg.Revisions, revision) {
+		if !slices.Contains(r.cfg.Revisions, mcp.Revision(version)) {
 			return modern.Unsupported(version, r.supported)
 		}
+		req.revision = mcp.Revision(version)
 	}
-	req.modern.revision = revision
 	if !req.IsNotification() && slices.Contains(r.cfg.ExtensionMethods, req.Method) {
 		return nil
 	}
 	m, ok := mcp.LookupMethod(req.Method)
-	if ok && !defines(revision, &m, req.IsNotification(), mcp.FromClient) || len(req.Method) > maxMethod {
+	if ok && !defines(req.revision, &m, req.IsNotification(), mcp.FromClient) || len(req.Method) > maxMethod {
 		return jsonrpc.MethodNotFound(boundary.Text(req.Method, 100))
 	}
 	return nil
@@ -317,8 +315,8 @@ func sendModern(ctx context.Context, call *Call) (json.RawMessage, error) {
 	if !ok || req.modern == nil || !call.Notification {
 		return nil, &CapabilityError{Method: call.Method, Revision: modern.Revisions()[0]}
 	}
-	if m, defined := mcp.LookupMethod(call.Method); defined && !defines(req.modern.revision, &m, true, mcp.FromServer) {
-		return nil, &CapabilityError{Method: call.Method, Revision: req.modern.revision}
+	if m, defined := mcp.LookupMethod(call.Method); defined && !defines(req.revision, &m, true, mcp.FromServer) {
+		return nil, &CapabilityError{Method: call.Method, Revision: req.revision}
 	}
 	text, _, err := encodeCall(jsonrpc.ID{}, call.Method, call.Params, call.meta, nil)
 	if err != nil {
@@ -371,7 +369,7 @@ func (x *modernRequest) reported() *Reporter {
 type modernRequestor struct{ req *Request }
 
 func (p modernRequestor) Call(_ context.Context, method string, _ codec.Encoder) (json.RawMessage, error) {
-	return nil, &CapabilityError{Method: method, Revision: p.req.modern.revision}
+	return nil, &CapabilityError{Method: method, Revision: p.req.revision}
 }
 
 func (p modernRequestor) Notify(ctx context.Context, method string, params codec.Encoder) error {
@@ -389,7 +387,7 @@ func (s *Session) modernRequest(message jsonrpc.Message, meta modern.RequestMeta
 		modern  modernRequest
 		context requestContext
 	}{
-		request: Request{ID: message.ID, Method: message.Method, Params: message.Params, capabilities: meta.Capabilities},
+		request: Request{ID: message.ID, Method: message.Method, Params: message.Params, revision: s.cfg.Responder.cfg.Revisions[0], capabilities: meta.Capabilities},
 		serving: serving{s: s, size: len(m.Text), session: m.Session},
 		modern:  modernRequest{r: s.cfg.Responder, session: s, meta: meta},
 	}

@@ -29,7 +29,7 @@ func serveBoth(t *testing.T) (p *peer, handled func() []string, logged func() st
 			<-ctx.Done()
 			return nil, context.Cause(ctx)
 		}
-		if !req.Modern() {
+		if !req.Traits().Sessionless {
 			return nil, nil
 		}
 		req.EndOnShutdown()

@@ -17,9 +17,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 )
 
-// Modern reports whether the revision has no sessions: each request stands for itself, and the
-// server keeps no state of the connection; see [Connect].
-func (s *Session) Modern() bool { return s.handshake.current.Load().modern() }
+// Traits returns the traits of the negotiated revision, or the zero Traits before the handshake.
+func (s *Session) Traits() mcp.Traits { return s.Revision().Traits() }
 
 // modernResult returns the outcome of a modern request. It sends the request again, with another
 // revision, if the server has rejected the revision and supports a common one.
@@ -65,7 +64,7 @@ const maxServerAge = 10 * time.Second
 func (s *Session) relearn(ctx context.Context, err error) bool {
 	missing, ok := errors.AsType[*CapabilityError](err)
 	a := s.handshake.current.Load()
-	if !ok || missing.Own || missing.Capability == "" || !a.modern() || time.Since(a.asked) < maxServerAge {
+	if !ok || missing.Own || missing.Capability == "" || !a.states() || time.Since(a.asked) < maxServerAge {
 		return false
 	}
 	return s.Ping(ctx) == nil

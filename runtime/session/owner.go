@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
@@ -15,7 +14,7 @@ type owner struct{ s *Session }
 var _ transport.Owner = owner{}
 
 func (o owner) Speaks(revision mcp.Revision) bool {
-	return slices.Contains(o.s.cfg.Revisions, revision) && !modern.IsRevision(revision)
+	return slices.Contains(o.s.cfg.Revisions, revision) && !revision.Traits().Sessionless
 }
 
 func (o owner) Shutdown(ctx context.Context) error { return o.s.Shutdown(ctx) }

@@ -187,7 +187,7 @@ func isFinal(err error) bool {
 
 // repeatHandshake sends the messages of the handshake again, in a new session.
 func (s *Session) repeatHandshake(ctx context.Context, session uint32) (*mcp.InitializeResult, error) {
-	if s.Modern() {
+	if s.Traits().Sessionless {
 		return s.repeatDiscover(ctx, session)
 	}
 	r := &s.reopening

@@ -11,7 +11,6 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
-	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
@@ -45,10 +44,10 @@ type Request struct {
 	// looked for, and for a request of a session.
 	capabilities []byte
 
-	state  *serving        // nil for a notification, and for a request without a session
-	modern *modernRequest  // nil for a request of a session, and for one of NewRequest
-	rerun  mcp.Revision    // of a request of NewRequest
-	values context.Context // of the message of a notification, or nil
+	revision mcp.Revision    // "" if unknown; not set for a request of a session
+	state    *serving        // nil for a notification, and for a request without a session
+	modern   *modernRequest  // nil for a request of a session, and for one of NewRequest
+	values   context.Context // of the message of a notification, or nil
 }
 
 // decodedMeta is the decoded _meta of a request.
@@ -61,7 +60,7 @@ type decodedMeta struct {
 // request again. Rev is the revision of the stored request, or "" if that is unknown. The _meta of
 // the params describes the client as in revisions without sessions, or not at all.
 func NewRequest(id jsonrpc.ID, method string, params json.RawMessage, rev mcp.Revision) *Request {
-	return &Request{ID: id, Method: method, Params: params, rerun: rev}
+	return &Request{ID: id, Method: method, Params: params, revision: rev}
 }
 
 // IsNotification reports whether the message is a notification.
@@ -70,13 +69,11 @@ func (r *Request) IsNotification() bool { return r.ID.IsZero() }
 // Clone returns a copy whose fields may be changed. Its Meta is read from its own Params. It shares
 // cancellation and progress with the original.
 func (r *Request) Clone() *Request {
-	return &Request{ID: r.ID, Method: r.Method, Params: r.Params, Session: r.Session, state: r.state, modern: r.modern, rerun: r.rerun}
+	return &Request{ID: r.ID, Method: r.Method, Params: r.Params, Session: r.Session, revision: r.revision, state: r.state, modern: r.modern}
 }
 
-// Modern reports whether the request belongs to a revision without sessions; see [Responder].
-func (r *Request) Modern() bool {
-	return r.modern != nil || r.rerun != "" && !r.rerun.Has(mcp.MethodInitialize)
-}
+// Traits returns the traits of the revision of the request.
+func (r *Request) Traits() mcp.Traits { return r.Revision().Traits() }
 
 // Connection returns the session of the connection over which the request arrived. A modern request
 // does not belong to that session, but its client has no other way to reach it. Connection returns
@@ -90,68 +87,21 @@ func (r *Request) Connection() *Session {
 
 // Revision returns the protocol revision of the request: that of a modern request, or that of the
 // session, or that of [NewRequest].
-func (r *Request) Revision() mcp.Revision {
-	switch {
-	case r.modern != nil:
-		return r.modern.revision
-	case r.Session != nil:
-		return r.Session.Revision()
-	}
-	return r.rerun
-}
+func (r *Request) Revision() mcp.Revision { return r.described().Revision() }
 
 // ClientCapabilities returns the capabilities that the client has declared, for a modern request or
 // for the session. It returns nil if they are unknown. They must not be changed.
-func (r *Request) ClientCapabilities() *mcp.ClientCapabilities {
-	if r.Session != nil {
-		if client := r.Session.Client(); client != nil {
-			return &client.Capabilities
-		}
-		return nil
-	}
-	if meta, err := r.Meta(); err == nil && meta.ClientCapabilities != nil {
-		return meta.ClientCapabilities
-	}
-	if r.Modern() {
-		return new(mcp.ClientCapabilities)
-	}
-	return nil
-}
+func (r *Request) ClientCapabilities() *mcp.ClientCapabilities { return r.described().Capabilities() }
 
 // ClientExtension returns the settings of an extension that the client has declared, for a modern
 // request or for the session. ok is false if it has not. The settings must not be changed.
 func (r *Request) ClientExtension(id string) (settings json.RawMessage, ok bool) {
-	var extensions json.RawMessage
-	switch {
-	case r.Modern():
-		capabilities := r.capabilities
-		if capabilities == nil {
-			meta, _ := modern.Meta(r.Params)
-			capabilities = meta.Capabilities
-		}
-		extensions, _ = codec.Member(capabilities, "extensions")
-	case r.Session == nil:
-		if client := r.ClientCapabilities(); client != nil {
-			extensions = client.Extensions
-		}
-	case r.Session.Client() != nil:
-		extensions = r.Session.Client().Capabilities.Extensions
-	}
-	return codec.Member(extensions, id)
+	return r.described().Extension(id)
 }
 
 // ClientInfo returns what the client says of itself, or the zero value if that is unknown. It must
 // not be changed.
-func (r *Request) ClientInfo() mcp.Implementation {
-	if r.Session != nil {
-		if client := r.Session.Client(); client != nil {
-			return client.ClientInfo
-		}
-	} else if meta, err := r.Meta(); err == nil && meta.ClientInfo != nil {
-		return *meta.ClientInfo
-	}
-	return mcp.Implementation{}
-}
+func (r *Request) ClientInfo() mcp.Implementation { return r.described().Info() }
 
 // maxKeptMeta is the size in bytes up to which a request keeps its decoded _meta. Many small
 // members take several times the memory of their text, which no limit counts.
@@ -231,7 +181,7 @@ func (r *Request) EndOnShutdown() {
 // Failure returns the error that the peer receives if the handler of the request fails with err,
 // which must not be nil.
 func (r *Request) Failure(err error) *jsonrpc.Error {
-	if r.modern != nil {
+	if r.Traits().OwnErrors {
 		return modernError(err)
 	}
 	return boundary.WireError(err)

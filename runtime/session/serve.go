@@ -138,7 +138,7 @@ func (s *Session) answer(id jsonrpc.ID, err error, m transport.Message, b *batch
 //
 // The client sends no answers in revisions without sessions.
 func (s *Session) reply(m transport.Message) {
-	if !s.Modern() {
+	if !s.Traits().InputInResults {
 		s.replies.Put(m, len(m.Text))
 	}
 }
@@ -148,7 +148,7 @@ func (s *Session) request(message jsonrpc.Message, m transport.Message, b *batch
 	if m.Session > 0 && m.Session <= s.reopening.withdrawn {
 		return // it was on its way when its session was lost
 	}
-	if s.Modern() {
+	if s.Traits().InputInResults {
 		s.warn("request of the server dropped", "method", boundary.Text(message.Method, 100))
 		return
 	}
@@ -385,7 +385,7 @@ func (s *Session) notification(message jsonrpc.Message, m transport.Message) {
 			s.handshake.confirm()
 		}
 	}
-	if s.Modern() && !s.listens.admit(message) {
+	if s.Traits().Listens && !s.listens.admit(message) {
 		s.cfg.Logger.Debug("notification of an unknown subscription dropped", "method", boundary.Text(message.Method, 100))
 		return
 	}
@@ -394,7 +394,7 @@ func (s *Session) notification(message jsonrpc.Message, m transport.Message) {
 		if message.Method == mcp.MethodNotificationsCancelled {
 			return
 		}
-		req.Session, req.modern = nil, &modernRequest{r: s.cfg.Responder, session: s}
+		req.Session, req.revision, req.modern = nil, s.cfg.Responder.cfg.Revisions[0], &modernRequest{r: s.cfg.Responder, session: s}
 	}
 	if reason := s.enqueue(req, len(m.Text)); reason != "" {
 		s.warn("notification dropped", "reason", reason, "method", boundary.Text(message.Method, 100))

@@ -3,14 +3,12 @@ package task
 import (
 	"context"
 	"encoding/json"
-
-	"github.com/mcpwire/mcpwire/mcp"
 )
 
 // Extension reports whether the task was created under the Tasks extension rather than by a request
 // of a session.
 func (r *Record) Extension() bool {
-	return r.Protocol != "" && !r.Protocol.Has(mcp.MethodInitialize)
+	return r.Protocol.Traits().TasksByServer
 }
 
 // GetRecord is [Manager.Get] for the whole record, with input requests and outcome. Method is that

@@ -281,7 +281,7 @@ func (r *remote) follow(ctx context.Context, server string, h *requestor.Handle[
 		}
 	}
 	flags := ""
-	if r.Session().Modern() { // the server may have no revision with sessions
+	if r.Session().Traits().Sessionless { // the server may have no revision with sessions
 		flags = "-era modern "
 	}
 	if !r.console.Terminal() { // the output may be a log

@@ -25,7 +25,6 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/embed"
 	"github.com/mcpwire/mcpwire/runtime/form"
-	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/bolt"
@@ -307,7 +306,7 @@ func (k *killTest) checkJournal(store task.Store, id string) {
 	key := unquote(part(string(r.Params), "arguments", "Key"))
 	if k.unfinished[id] == nil { // the server was killed before it acknowledged the task
 		way := r.Name
-		if !modern.IsRevision(r.Protocol) {
+		if !r.Protocol.Traits().Sessionless {
 			way = "session"
 		}
 		k.unfinished[id] = &killedTask{id: id, key: key, way: way}

@@ -232,7 +232,7 @@ func encodeResult(result mcp.Result) (json.RawMessage, error) {
 // edit adds the support for tasks to the result of initialize, tools/list or server/discover.
 func (t *Tasks) edit(method string, rev wire.Revision, result json.RawMessage) (json.RawMessage, error) {
 	result, err := t.engine.Edit(method, rev, result)
-	if err == nil && modern.IsRevision(rev) {
+	if err == nil && rev.Traits().ResultTypes {
 		result = complete(result)
 	}
 	return result, err

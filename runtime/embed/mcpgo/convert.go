@@ -58,9 +58,9 @@ func (t sessionTransport) SendRequest(ctx context.Context, request transport.JSO
 
 func (t sessionTransport) call(ctx context.Context, request transport.JSONRPCRequest) (json.RawMessage, error) {
 	switch {
-	case request.Method == wire.MethodInitialize && !t.s.Modern():
+	case request.Method == wire.MethodInitialize && !t.s.Traits().Sessionless:
 		return codec.Marshal(t.s.Server())
-	case request.Method == wire.MethodInitialize, request.Method == wire.MethodServerDiscover && !t.s.Modern():
+	case request.Method == wire.MethodInitialize, request.Method == wire.MethodServerDiscover && !t.s.Traits().Sessionless:
 		return nil, jsonrpc.MethodNotFound(request.Method)
 	case request.Params == nil:
 		return t.s.Call(ctx, request.Method, nil)

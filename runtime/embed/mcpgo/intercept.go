@@ -184,7 +184,7 @@ func (t *Tasks) incoming(ctx context.Context, c *carrier, m *jsonrpc.Message) (*
 	meta, named := modern.Meta(m.Params)
 	if version, fault := meta.Version(); named && mcp.IsModernProtocol(version) {
 		in.Revision = wire.Revision(version)
-		if fault != nil || !modern.IsRevision(in.Revision) {
+		if fault != nil || !in.Revision.Traits().Sessionless {
 			return nil, nil // the SDK reports the fault
 		}
 		if fault := t.checkHeader(c.header, version, m); fault != nil {

@@ -58,18 +58,15 @@ func IsCode(code int64) bool {
 
 // Revisions returns the modern revisions, newest first.
 func Revisions() []mcp.Revision {
-	all := slices.DeleteFunc(mcp.Revisions(), func(rev mcp.Revision) bool { return rev.Has(mcp.MethodInitialize) })
+	all := slices.DeleteFunc(mcp.Revisions(), func(rev mcp.Revision) bool { return !rev.Traits().Sessionless })
 	slices.Reverse(all)
 	return all
 }
 
-// IsRevision reports whether a revision is modern.
-func IsRevision(rev mcp.Revision) bool { return rev.Has(mcp.MethodServerDiscover) }
-
 // Split divides a list into the modern revisions and those with sessions. It keeps their order.
 func Split(all []mcp.Revision) (current, sessions []mcp.Revision) {
 	for _, rev := range all {
-		if IsRevision(rev) {
+		if rev.Traits().Sessionless {
 			current = append(current, rev)
 		} else {
 			sessions = append(sessions, rev)

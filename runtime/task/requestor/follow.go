@@ -94,7 +94,7 @@ type outcome struct {
 
 func newFollower(t *Tasks, s *session.Session, o options) *follower {
 	f := &follower{tasks: t, s: s, tracker: o.tracker, ownsTracker: o.progress, finished: make(chan struct{}), version: 1}
-	if s.Modern() {
+	if s.Traits().TasksByServer {
 		f.ext = &extension{wake: make(chan struct{}, 1), running: map[string]*responding{}}
 	}
 	return f

@@ -337,7 +337,7 @@ func create[R any](ctx context.Context, t *Tasks, s *session.Session, method str
 		opt(&o)
 	}
 	switch {
-	case s.Modern():
+	case s.Traits().TasksByServer:
 		*metadata = nil
 	case !o.asTask():
 		return nil, fmt.Errorf("%w: %q", ErrNotAsTask, o.tool.Name)
@@ -366,7 +366,7 @@ func create[R any](ctx context.Context, t *Tasks, s *session.Session, method str
 	}
 	raw, err := to.Call(ctx, method, params)
 	var d *detail
-	if err == nil && s.Modern() {
+	if err == nil && s.Traits().TasksByServer {
 		d, err = createdExtension(raw)
 	}
 	if err != nil {
@@ -429,7 +429,7 @@ func CancelLate(s *session.Session, raw json.RawMessage, err error) {
 	if err != nil {
 		return // no task was created
 	}
-	if d, _ := createdExtension(raw); d != nil && s.Modern() {
+	if d, _ := createdExtension(raw); d != nil && s.Traits().TasksByServer {
 		ctx, cancel := context.WithTimeout(context.Background(), cancelTimeout)
 		defer cancel()
 		tasks.ToServer{Caller: s}.CancelTask(ctx, &tasks.CancelTaskRequestParams{TaskID: d.state.TaskID})

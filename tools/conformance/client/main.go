@@ -129,7 +129,7 @@ const unrelatedTool = "test_mrtr_unrelated"
 
 // fill accepts a form with its defaults, and with yes for other boolean fields.
 func fill(ctx context.Context, c *client.Client, f *client.FormRequest) (*mcp.ElicitResult, error) {
-	if c != nil && c.Session().Modern() {
+	if c != nil && c.Session().Traits().InputInResults {
 		if _, err := c.Tool(ctx, unrelatedTool); err == nil {
 			if _, err := c.CallTool(ctx, unrelatedTool, nil); err != nil {
 				return nil, err

@@ -76,7 +76,7 @@ type call struct {
 // serveCall is the handler of requests that are tasks, or may become one.
 func (e *Engine) serveCall(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 	name, _ := toolName(req.Params)
-	c := &call{e: e, ctx: ctx, tool: e.tool(name), token: req.ProgressToken(), modern: req.Modern()}
+	c := &call{e: e, ctx: ctx, tool: e.tool(name), token: req.ProgressToken(), modern: req.Traits().InputInResults}
 	params, stored := withoutClient(req.Params)
 	to := &Call{Params: params, Request: c.request, Notify: c.notify}
 	if o := originOf(ctx); o != nil {

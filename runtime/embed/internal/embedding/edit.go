@@ -11,7 +11,6 @@ import (
 	"github.com/mcpwire/mcpwire/internal/jsonedit"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
-	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
 
@@ -26,7 +25,7 @@ func (e *Engine) Edit(method string, rev mcp.Revision, result json.RawMessage) (
 	}
 	var edit func(result json.RawMessage) json.RawMessage
 	switch {
-	case method == mcp.MethodInitialize && !modern.IsRevision(rev):
+	case method == mcp.MethodInitialize && !rev.Traits().Sessionless:
 		edit = e.declareTasks
 	case method == mcp.MethodToolsList && rev.Has(mcp.MethodTasksGet):
 		edit = e.describeTools

@@ -429,7 +429,7 @@ func (e *Engine) Serve(ctx context.Context, in *Incoming) (Outcome, error) {
 	}
 	boundary.Report(e.logger(), "handler panicked", err, "method", in.Method)
 	wired := boundary.WireError(err)
-	if code := modern.MapCode(wired.Code); modern.IsRevision(in.Revision) && code != wired.Code {
+	if code := modern.MapCode(wired.Code); in.Revision.Traits().OwnErrors && code != wired.Code {
 		wired = &jsonrpc.Error{Code: code, Message: wired.Message, Data: wired.Data}
 	}
 	return Outcome{Handled: true}, wired
@@ -437,7 +437,7 @@ func (e *Engine) Serve(ctx context.Context, in *Incoming) (Outcome, error) {
 
 func (e *Engine) serve(ctx context.Context, in *Incoming) (out Outcome, err error) {
 	defer boundary.Catch(&err)
-	sessions, extension := in.Revision.Has(mcp.MethodTasksGet), modern.IsRevision(in.Revision)
+	sessions, extension := in.Revision.Has(mcp.MethodTasksGet), in.Revision.Traits().TasksByServer
 	switch in.Method {
 	case mcp.MethodTasksGet, mcp.MethodTasksCancel, mcp.MethodTasksResult, mcp.MethodTasksList, tasks.MethodTasksUpdate:
 		if !in.Revision.Has(in.Method) && !(extension && tasks.RevisionExtTasks.Has(in.Method)) ||
@@ -505,7 +505,7 @@ func (e *Engine) serve(ctx context.Context, in *Incoming) (out Outcome, err erro
 // not checked: for them, the SDK fails the task.
 func (e *Engine) checkTool(ctx context.Context, in *Incoming) error {
 	name, ok := toolName(in.Params)
-	if metadata, asTask := codec.Member(in.Params, "task"); !asTask || string(metadata) == "null" || modern.IsRevision(in.Revision) || !ok || e.tool(name) != nil {
+	if metadata, asTask := codec.Member(in.Params, "task"); !asTask || string(metadata) == "null" || in.Revision.Traits().TasksByServer || !ok || e.tool(name) != nil {
 		return nil
 	}
 	if known, err := e.names.has(ctx, in, name, e.listNames); err != nil { // the tool may exist

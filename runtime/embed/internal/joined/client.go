@@ -43,7 +43,7 @@ func Open(ctx context.Context, conn *Conn, c Config) (*client.Client, error) {
 			Sending: []session.SendMiddleware{sendMeta},
 		},
 	}
-	if modern.IsRevision(revision) {
+	if revision.Traits().Sessionless {
 		o.Session.Known = &session.State{Revision: revision, Client: c.Client, Server: c.Server}
 	}
 	for _, method := range []string{mcp.MethodElicitationCreate, mcp.MethodSamplingCreateMessage, mcp.MethodRootsList} {
@@ -66,7 +66,7 @@ func Open(ctx context.Context, conn *Conn, c Config) (*client.Client, error) {
 
 // ReadServer returns the result of initialize or, for a revision without sessions, server/discover.
 func ReadServer(revision string, result json.RawMessage) (*mcp.InitializeResult, error) {
-	if !modern.IsRevision(mcp.Revision(revision)) {
+	if !mcp.Revision(revision).Traits().Sessionless {
 		server := new(mcp.InitializeResult)
 		if err := codec.Unmarshal(result, server, codec.AllowSize(result)...); err != nil {
 			return nil, fmt.Errorf("joined: result of initialize: %w", err)
