@@ -15,7 +15,6 @@ import (
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/experimental/partial"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/server/internal/schemas"
@@ -35,9 +34,8 @@ type ToolFunc[In, Out any] func(ctx context.Context, c *Call, in In) (Out, error
 type RawToolFunc func(ctx context.Context, c *Call, arguments json.RawMessage) (*mcp.CallToolResult, error)
 
 // ToolOption is an option of [AddTool] and [Server.AddRawTool]: [DefineTool], [DefineToolFor],
-// [DefineType], [Durable], [Tasks], [MaxRunning], [PartialResults], [RequireLabels],
-// [RequireLabelsFor], [RequireScopes], [RequireScopesFor], [VisibleTo], [WrapTool] or several of
-// them as [ToolOptions].
+// [DefineType], [Durable], [Tasks], [MaxRunning], [RequireLabels], [RequireLabelsFor],
+// [RequireScopes], [RequireScopesFor], [VisibleTo], [WrapTool] or several of them as [ToolOptions].
 type ToolOption interface{ forTool(*tool) }
 
 type toolOption func(*tool)
@@ -133,30 +131,11 @@ func MaxRunning(n int) ToolOption {
 	return toolOption(func(t *tool) { t.limited, t.maxRunning = true, n })
 }
 
-// PartialResults announces that the tool may return partial results. It sets the member
-// [partial.PartialResultsMeta] in the _meta of the tool's description, so that clients know before
-// a call that they can request further parts by token. Build the parts with [partial.PartFrom];
-// sessions need the middleware of [partial.Receive].
-func PartialResults() ToolOption {
-	return toolOption(func(t *tool) { t.partial = true })
-}
-
-// withPartialResults returns a copy of meta that announces partial results.
-func withPartialResults(meta *mcp.MetaObject) *mcp.MetaObject {
-	var out mcp.MetaObject
-	if meta != nil {
-		out = *meta
-	}
-	out.Extra.Set(partial.PartialResultsMeta, json.RawMessage("true"))
-	return &out
-}
-
 // tool is a tool of a server. It is immutable.
 type tool struct {
 	common
 	def     mcp.Tool
 	support receiver.Support
-	partial bool // it may return partial results
 	// scopesFor are of the option RequireScopesFor.
 	scopesFor []func(context.Context, json.RawMessage) []string
 	// labels and labelsFor are of the options RequireLabels and RequireLabelsFor.
@@ -310,9 +289,6 @@ func (s *Server) declareTool(def mcp.Tool, options []ToolOption) (tool, error) {
 
 func (s *Server) addTool(declared tool) (*Handle[mcp.Tool], error) {
 	build := func(def mcp.Tool) (*tool, error) {
-		if declared.partial {
-			def.Meta = withPartialResults(def.Meta)
-		}
 		t, err := newTool(def, declared)
 		if err != nil {
 			return nil, err

@@ -10,6 +10,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/experimental/partial"
 	"github.com/mcpwire/mcpwire/runtime/server"
 )
 
@@ -412,7 +413,7 @@ func TestPartialResultsAreAnnounced(t *testing.T) {
 	s := newServer(t, server.Config{})
 	meta := &mcp.MetaObject{}
 	meta.Extra.Set("example.com/a", []byte("1"))
-	h := must(server.AddTool(s, "x", "", sayHi, server.DefineTool(func(t *mcp.Tool) { t.Meta = meta }), server.PartialResults()))
+	h := must(server.AddTool(s, "x", "", sayHi, server.DefineTool(func(t *mcp.Tool) { t.Meta = meta }), server.DefineTool(partial.Announce)))
 	if err := h.Change(func(d *mcp.Tool) { d.Title = new("T") }); err != nil {
 		t.Fatal(err)
 	}

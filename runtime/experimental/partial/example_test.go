@@ -63,7 +63,7 @@ func library(ctx context.Context) *client.Client {
 			part.More([]byte(strconv.Itoa(at + 1)))
 		}
 		return chapters[at], nil
-	}, server.PartialResults())
+	}, server.DefineTool(partial.Announce))
 
 	here, there := inmemory.Pair(inmemory.Options{})
 	if _, err := s.Serve(there); err != nil {

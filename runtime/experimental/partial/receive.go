@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
@@ -25,6 +26,18 @@ const TTLMeta = "io.github.mcpwire/resumeTtl"
 // PartialResultsMeta is the member of a tool's _meta, in tools/list, that is true if the tool's
 // results may come in parts.
 const PartialResultsMeta = "io.github.mcpwire/partialResults"
+
+// Announce sets [PartialResultsMeta] in the description of a tool, so that clients know before a call
+// that they can request further parts. Pass it to server.DefineTool. It does not change the _meta that
+// the description has, but replaces it.
+func Announce(def *mcp.Tool) {
+	meta := new(mcp.MetaObject)
+	if def.Meta != nil {
+		*meta = *def.Meta
+	}
+	meta.Extra.Set(PartialResultsMeta, json.RawMessage("true"))
+	def.Meta = meta
+}
 
 // Config configures the tokens of a server. The zero value works for a server of one process.
 type Config struct {
