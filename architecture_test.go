@@ -36,7 +36,7 @@ func TestFloors(t *testing.T) {
 			floors[pattern[1]] = floor
 		}
 	}
-	if len(floors) < 30 {
+	if len(floors) < 20 {
 		t.Fatalf("only %d patterns were found", len(floors))
 	}
 	used := make(map[string]bool)
@@ -87,6 +87,25 @@ func TestFloorsOfFigure(t *testing.T) {
 	slices.Reverse(got)
 	if len(want) == 0 || !slices.Equal(got, want[:len(want)-1]) {
 		t.Errorf("the figure has %q, and the page %q", got, want)
+	}
+}
+
+// Package server is the largest one, so what does not need its Server, its Call or its features has a
+// package of its own.
+func TestServerImportsFewPackages(t *testing.T) {
+	const most = 19
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", `{{join .Imports "\n"}}`, "./runtime/server").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var own []string
+	for _, imported := range strings.Fields(string(out)) {
+		if strings.HasPrefix(imported, "github.com/mcpwire/mcpwire/") {
+			own = append(own, imported)
+		}
+	}
+	if len(own) == 0 || len(own) > most {
+		t.Errorf("runtime/server imports %d packages of this module, want at most %d: %q", len(own), most, own)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/form"
-	"github.com/mcpwire/mcpwire/runtime/internal/network"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
@@ -155,18 +155,8 @@ func checkAction(a mcp.ElicitAction) error {
 // this machine, name a host, and hold no user name or password, which can pass for the host (MCP
 // elicitation, "Safe URL Handling").
 func CheckURL(text string) error {
-	u, err := url.Parse(text)
-	switch {
-	case err != nil:
-		return errors.New("client: malformed URL")
-	case u.Scheme != "https" && u.Scheme != "http":
-		return fmt.Errorf("client: URL scheme %q is not supported", u.Scheme)
-	case u.Hostname() == "":
-		return errors.New("client: URL has no host")
-	case u.User != nil:
-		return errors.New("client: URL has user information")
-	case u.Scheme == "http" && !network.IsLoopback(u.Hostname()):
-		return fmt.Errorf("client: URL of host %q is not https", u.Hostname())
+	if err := modern.CheckPage(text); err != nil {
+		return fmt.Errorf("client: %w", err)
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/internal/pages"
+	"github.com/mcpwire/mcpwire/runtime/internal/methods"
 )
 
 // Limits of a cached list. A longer list is fetched again each time.
@@ -113,7 +113,7 @@ func (l *list[T]) pages(ctx context.Context, changes uint64, yield func(*T, erro
 	l.fetched.Store(true)
 	cached, cacheable := []*T{}, true
 	to := &counter{Caller: l.c.caller()}
-	var cursors pages.Cursors
+	var cursors methods.Cursors
 	session := l.session()
 	var yielded map[string]bool // before a restart; nil otherwise
 	for p := new(mcp.PaginatedRequestParams); ; {
@@ -125,7 +125,7 @@ func (l *list[T]) pages(ctx context.Context, changes uint64, yield func(*T, erro
 			for _, item := range cached {
 				yielded[l.key(item)] = true
 			}
-			cached, cursors, p = []*T{}, pages.Cursors{}, new(mcp.PaginatedRequestParams)
+			cached, cursors, p = []*T{}, methods.Cursors{}, new(mcp.PaginatedRequestParams)
 			continue
 		}
 		switch now := l.session(); {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
-	"github.com/mcpwire/mcpwire/runtime/internal/typed"
+	"github.com/mcpwire/mcpwire/runtime/internal/methods"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
@@ -20,7 +20,7 @@ func Method[P, R any](f func(ctx context.Context, params P) (R, error)) session.
 		if req.IsNotification() {
 			return nil, nil
 		}
-		return typed.Serve(req.Params, func(params P) (R, error) { return f(ctx, params) })
+		return methods.Serve(req.Params, func(params P) (R, error) { return f(ctx, params) })
 	}
 }
 
@@ -31,7 +31,7 @@ func Notification[P any](f func(ctx context.Context, params P) error) session.Ha
 		if !req.IsNotification() {
 			return nil, jsonrpc.MethodNotFound(req.Method)
 		}
-		return typed.Serve(req.Params, func(params P) (codec.Encoder, error) { return nil, f(ctx, params) })
+		return methods.Serve(req.Params, func(params P) (codec.Encoder, error) { return nil, f(ctx, params) })
 	}
 }
 
@@ -40,10 +40,10 @@ func Notification[P any](f func(ctx context.Context, params P) error) session.Ha
 // none. Call fails as [session.Session.Call] does. Options are those of [session.Session.With], such
 // as [session.Timeout] and [session.OnProgress].
 func Call[R any](ctx context.Context, c *Client, method string, params any, options ...session.Option) (R, error) {
-	return typed.Call[R](ctx, c.session.With(options...), method, params)
+	return methods.Call[R](ctx, c.session.With(options...), method, params)
 }
 
 // Notify sends a notification to the server. Params are as for [Call].
 func (c *Client) Notify(ctx context.Context, method string, params any) error {
-	return c.session.Notify(ctx, method, typed.Encoder(params))
+	return c.session.Notify(ctx, method, methods.Encoder(params))
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/internal/jsonedit"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/methods"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
-	"github.com/mcpwire/mcpwire/runtime/internal/pages"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
@@ -101,7 +101,7 @@ func (l *link) fetch(ctx context.Context, conn *connection, k kind) (_ *fetched,
 		return list, nil
 	}
 	var all []*feature
-	var cursors pages.Cursors
+	var cursors methods.Cursors
 	size := 0
 	defer func() {
 		if err != nil {

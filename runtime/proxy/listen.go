@@ -12,7 +12,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
-	"github.com/mcpwire/mcpwire/runtime/internal/subscriptions"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
@@ -37,7 +37,7 @@ type listener struct {
 	id           mcp.NotificationMetaObject // the _meta of its notifications
 	wanted       mcp.SubscriptionFilter
 	accepted     map[change]bool
-	changes      *subscriptions.Changes[change]
+	changes      *modern.Changes[change]
 	sending      sync.WaitGroup
 	uris         []string // subscribed at upstreams
 }
@@ -53,7 +53,7 @@ func (c *client) listen(ctx context.Context, req *session.Request, next session.
 	}
 	x := &listener{
 		Peer: peer, c: c, id: mcp.NotificationMetaObject{SubscriptionID: req.ID}, wanted: params.Notifications,
-		accepted: map[change]bool{}, changes: subscriptions.NewChanges(compareChanges),
+		accepted: map[change]bool{}, changes: modern.NewChanges(compareChanges),
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	result, err := next(session.WithPeer(ctx, x), req)

@@ -10,7 +10,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
-	"github.com/mcpwire/mcpwire/runtime/internal/network"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -232,11 +232,8 @@ func (p *Proxy) start(c *client) {
 	p.upstream.Go(c.settle)
 }
 
-// accountOf returns the key of the limits for a request: its principal, or the network of a client
-// without a principal, so that one stranger does not use up what is there for all.
-func accountOf(ctx context.Context) string {
-	return cmp.Or(session.Principal(ctx), network.From(ctx))
-}
+// accountOf returns the key of the limits for a request.
+func accountOf(ctx context.Context) string { return modern.Account(ctx, session.Principal(ctx)) }
 
 // newClient returns a client that is not connected yet. Ctx is that of a request.
 func newClient(ctx context.Context, p *Proxy, key clientKey) *client {

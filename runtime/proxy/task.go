@@ -14,7 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/internal/jsonedit"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
-	"github.com/mcpwire/mcpwire/runtime/internal/pages"
+	"github.com/mcpwire/mcpwire/runtime/internal/methods"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
@@ -236,7 +236,7 @@ func (l *link) listTasks() (ok bool) {
 	}
 	listed := map[string]bool{}
 	before := l.c.statesAt(l)
-	var cursors pages.Cursors
+	var cursors methods.Cursors
 	for params := new(mcp.PaginatedRequestParams); ; {
 		result, err := conn.session.With(session.Timeout(sharedTimeout)).Call(l.c.ctx, mcp.MethodTasksList, params)
 		if err != nil {

@@ -18,7 +18,6 @@ import (
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
-	"github.com/mcpwire/mcpwire/runtime/internal/network"
 	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
 	"github.com/mcpwire/mcpwire/runtime/server/internal/schemas"
 	"github.com/mcpwire/mcpwire/runtime/session"
@@ -430,14 +429,8 @@ func (c *Call) urlParams(message, page, id string) (*mcp.ElicitRequestURLParams,
 		id = rand.Text()
 	}
 	page = strings.ReplaceAll(page, "{id}", url.QueryEscape(id))
-	u, err := url.Parse(page)
-	switch {
-	case err != nil:
+	if err := modern.CheckPage(page); err != nil {
 		return nil, fmt.Errorf("server: elicit: invalid page: %w", err)
-	case u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !network.IsLoopback(u.Hostname())):
-		return nil, fmt.Errorf("server: elicit: invalid page %q: want an https URL", page)
-	case u.User != nil:
-		return nil, errors.New("server: elicit: invalid page: URL has credentials")
 	}
 	return &mcp.ElicitRequestURLParams{Message: message, URL: page, ElicitationID: &id}, nil
 }

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"strings"
 	"sync"
@@ -9,7 +8,7 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/mcpwire/mcpwire/runtime/internal/network"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
@@ -21,11 +20,8 @@ type limits struct {
 // allow reports whether a limiter has room for one more event, which then counts.
 func allow(l *rate.Limiter) bool { return l == nil || l.Allow() }
 
-// account returns the key of the limits for a modern request: its principal, or the network of a
-// client without a principal, or "".
-func account(ctx context.Context) string {
-	return cmp.Or(session.Principal(ctx), network.From(ctx))
-}
+// account returns the key of the limits for a modern request.
+func account(ctx context.Context) string { return modern.Account(ctx, session.Principal(ctx)) }
 
 // maxLimited is the number of principals that have limiters of their own. Others share one.
 const maxLimited = 10000

@@ -14,7 +14,6 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
-	"github.com/mcpwire/mcpwire/runtime/internal/subscriptions"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
@@ -23,7 +22,7 @@ import (
 
 // listeners holds the open subscriptions of modern requests.
 type listeners struct {
-	quota subscriptions.Quota // counts the requests, and the resources and tasks in them
+	quota modern.Quota // counts the requests, and the resources and tasks in them
 
 	mu   sync.Mutex
 	open map[*listener]struct{}
@@ -55,12 +54,12 @@ type listener struct {
 	id        mcp.NotificationMetaObject // the _meta of its notifications
 	principal string
 	account   string // key of the quota
-	size      subscriptions.Size
+	size      modern.Size
 
 	lists   []string    // sorted methods of notifications of changed lists
 	uris    []string    // sorted
 	tasks   *task.Watch // nil for none
-	changes *subscriptions.Changes[notice]
+	changes *modern.Changes[notice]
 }
 
 func (l *listener) notify(method, uri string) {
@@ -109,7 +108,7 @@ func (h *handler) beginListening(ctx context.Context, params *mcp.SubscriptionsL
 	req, _ := session.FromContext(ctx)
 	uris := slices.Compact(slices.Sorted(slices.Values(params.Notifications.ResourceSubscriptions)))
 	meta, _ := codec.Member(req.Params, "_meta")
-	size := subscriptions.Size{Count: 1 + len(uris), Bytes: len(meta)}
+	size := modern.Size{Count: 1 + len(uris), Bytes: len(meta)}
 	for _, uri := range uris {
 		size.Bytes += len(uri)
 	}
@@ -123,12 +122,12 @@ func (h *handler) beginListening(ctx context.Context, params *mcp.SubscriptionsL
 	}
 	principal, from := strings.Clone(session.Principal(ctx)), strings.Clone(account(ctx))
 	switch s.listeners.quota.Reserve(from, size) {
-	case subscriptions.ErrCount:
+	case modern.ErrCount:
 		return nil, invalidRequest("limit of %d subscriptions is reached", s.cfg.MaxSubscriptions)
-	case subscriptions.ErrBytes:
+	case modern.ErrBytes:
 		return nil, invalidRequest("limit of %d bytes of subscriptions is reached", s.cfg.MaxSubscriptionBytes)
 	}
-	l := &listener{id: mcp.NotificationMetaObject{SubscriptionID: req.ID}, principal: principal, account: from, size: size, changes: subscriptions.NewChanges(compareNotices)}
+	l := &listener{id: mcp.NotificationMetaObject{SubscriptionID: req.ID}, principal: principal, account: from, size: size, changes: modern.NewChanges(compareNotices)}
 	listening := false
 	defer func() { // also if a function of the author ends the goroutine
 		if !listening {

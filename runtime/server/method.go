@@ -8,7 +8,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
-	"github.com/mcpwire/mcpwire/runtime/internal/typed"
+	"github.com/mcpwire/mcpwire/runtime/internal/methods"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
@@ -41,7 +41,7 @@ func Method[P, R any](f func(ctx context.Context, c *Call, params P) (R, error),
 		if !ok || req.IsNotification() {
 			return nil, methodNotFound(req)
 		}
-		return typed.Serve(req.Params, func(params P) (R, error) { return f(ctx, c, params) })
+		return methods.Serve(req.Params, func(params P) (R, error) { return f(ctx, c, params) })
 	}
 }
 
@@ -54,7 +54,7 @@ func Notification[P any](f func(ctx context.Context, c *Call, params P) error, o
 		if !ok || !req.IsNotification() {
 			return nil, methodNotFound(req)
 		}
-		return typed.Serve(req.Params, func(params P) (codec.Encoder, error) { return nil, f(ctx, c, params) })
+		return methods.Serve(req.Params, func(params P) (codec.Encoder, error) { return nil, f(ctx, c, params) })
 	}
 }
 
@@ -70,7 +70,7 @@ func Request[R any](ctx context.Context, c *Call, method string, params any, opt
 	if sess := c.Session(); sess != nil && len(options) > 0 {
 		to = sess.With(options...)
 	}
-	return typed.Call[R](ctx, to, method, params)
+	return methods.Call[R](ctx, to, method, params)
 }
 
 func newOwnMethod(options []MethodOption) *ownMethod {

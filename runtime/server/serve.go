@@ -14,12 +14,10 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
-	"github.com/mcpwire/mcpwire/runtime/internal/hangup"
+	"github.com/mcpwire/mcpwire/runtime/server/internal/endpoint"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
-	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
@@ -44,7 +42,7 @@ func (s *Server) ServeStdio(ctx context.Context) error {
 	if err := s.Start(ctx); err != nil {
 		return unlessEnded(ctx, err)
 	}
-	return s.serveOnly(ctx, stop, stdio.Server(stdio.Options{}))
+	return s.serveOnly(ctx, stop, endpoint.Stdio())
 }
 
 // serveOnly serves one client until the session or ctx ends, and shuts the server down. It calls stop
@@ -209,7 +207,7 @@ func (s *Server) ListenAndServe(ctx context.Context, address string, options *Li
 	if !strings.HasPrefix(o.Path, "/") {
 		return fmt.Errorf("server: listen: Path %q does not begin with a slash", o.Path)
 	}
-	config, err := o.tlsConfig()
+	config, err := endpoint.TLSConfig(o.TLSConfig, o.CertFile, o.KeyFile)
 	if err != nil {
 		return fmt.Errorf("server: listen: %w", err)
 	}
@@ -235,20 +233,20 @@ func (s *Server) ListenAndServe(ctx context.Context, address string, options *Li
 	if o.Auth != nil {
 		others = o.Auth.Handler(nil)
 	}
-	web := newHTTPServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	web := endpoint.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == o.Path {
 			handler.ServeHTTP(w, r)
 		} else {
-			serveShort(others, w, r)
+			endpoint.ServeShort(others, w, r)
 		}
 	}), config, cmp.Or(max(o.StallTimeout, 0), transport.DefaultStallTimeout), log)
-	scheme, serve := "http", func(l net.Listener) error { return web.Serve(hangup.Listen(l)) }
+	scheme := "http"
 	if config != nil {
-		scheme, serve = "https", func(l net.Listener) error { return web.ServeTLS(l, "", "") }
+		scheme = "https"
 	}
 	log.Info("server started", "url", scheme+"://"+listener.Addr().String()+o.Path)
 	failed := make(chan error, 1)
-	go func() { failed <- serve(listener) }() // ends with web
+	go func() { failed <- endpoint.Serve(web, listener) }() // ends with web
 	select {
 	case err = <-failed:
 		err = fmt.Errorf("server: listen: %w", err)
@@ -264,48 +262,3 @@ func (s *Server) ListenAndServe(ctx context.Context, address string, options *Li
 	}
 	return err
 }
-
-// newHTTPServer returns an HTTP server whose connections end if they bring no request, or accept no
-// data for the duration stall. Over HTTP/2, the deadlines that a handler sets do not end a write while
-// the connection accepts no data. log receives the errors that the server does not return, such as
-// those of TLS.
-func newHTTPServer(h http.Handler, config *tls.Config, stall time.Duration, log *slog.Logger) *http.Server {
-	return &http.Server{
-		Handler: h, TLSConfig: config, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, ConnContext: hangup.Context,
-		HTTP2: &http.HTTP2Config{WriteByteTimeout: stall}, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-	}
-}
-
-// serveShort serves a request that h neither reads nor answers at length. It limits the time in which
-// the rest of the request must arrive and the client accept the response.
-func serveShort(h http.Handler, w http.ResponseWriter, r *http.Request) {
-	conn := http.NewResponseController(w)
-	end := time.Now().Add(headerTimeout)
-	conn.SetReadDeadline(end)
-	conn.SetWriteDeadline(end)
-	h.ServeHTTP(w, r)
-}
-
-// tlsConfig returns the configuration of TLS, or nil for a server without TLS.
-func (o *ListenOptions) tlsConfig() (*tls.Config, error) {
-	if o.CertFile == "" && o.KeyFile == "" {
-		return o.TLSConfig, nil
-	}
-	pair, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile)
-	if err != nil {
-		return nil, err
-	}
-	config := new(tls.Config)
-	if o.TLSConfig != nil {
-		config = o.TLSConfig.Clone()
-	}
-	config.Certificates = append(config.Certificates, pair)
-	return config, nil
-}
-
-// Limits of time of a connection: how long the header of a request may take to arrive, and how long
-// it may have no request.
-const (
-	headerTimeout = 10 * time.Second
-	idleTimeout   = 2 * time.Minute
-)

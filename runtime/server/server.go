@@ -19,8 +19,8 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/auth"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
-	"github.com/mcpwire/mcpwire/runtime/internal/subscriptions"
 	"github.com/mcpwire/mcpwire/runtime/server/internal/schemas"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -305,7 +305,7 @@ func New(name, version string, cfg *Config) *Server {
 		s.record(err)
 	}
 	s.listeners.open = map[*listener]struct{}{}
-	s.listeners.quota.Limit = subscriptions.Size{Count: s.cfg.MaxSubscriptions, Bytes: s.cfg.MaxSubscriptionBytes}
+	s.listeners.quota.Limit = modern.Size{Count: s.cfg.MaxSubscriptions, Bytes: s.cfg.MaxSubscriptionBytes}
 	s.tools = newSet[*tool](s, KindTool, mcp.MethodNotificationsToolsListChanged)
 	s.resources = newSet[*resource](s, KindResource, mcp.MethodNotificationsResourcesListChanged)
 	s.templates = newSet[*template](s, KindTemplate, mcp.MethodNotificationsResourcesListChanged)

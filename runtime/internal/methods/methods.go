@@ -1,6 +1,6 @@
-// Package typed converts params and results of methods that the protocol does not define to and
-// from Go values.
-package typed
+// Package methods has what all callers and servers of methods share: params and results of methods
+// that the protocol does not define as Go values, and the cursors of paginated lists.
+package methods
 
 import (
 	"context"

@@ -1,9 +1,11 @@
-// Package subscriptions has the parts that all servers of subscriptions/listen share: the limits of
-// what a principal subscribes to, and the changes that a subscription has not reported yet (MCP
-// subscriptions).
-package subscriptions
+package modern
+
+// The parts that all servers of subscriptions/listen share are the limits of what a principal
+// subscribes to, and the changes that a subscription has not reported yet (MCP subscriptions).
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -22,6 +24,12 @@ var (
 type Size struct {
 	Count int // of requests and of what they name, such as resources
 	Bytes int // of what they name
+}
+
+// Account returns the key of the limits for a request: its principal, or the network of a client
+// without a principal, so that one stranger does not use up what is there for all, or "".
+func Account(ctx context.Context, principal string) string {
+	return cmp.Or(principal, network.From(ctx))
 }
 
 // Quota limits the subscriptions of each principal. Its methods are safe for concurrent use.

@@ -1,4 +1,4 @@
-package subscriptions
+package modern
 
 import (
 	"net/http"

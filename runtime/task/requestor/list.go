@@ -6,7 +6,7 @@ import (
 	"iter"
 
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/internal/pages"
+	"github.com/mcpwire/mcpwire/runtime/internal/methods"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
@@ -15,7 +15,7 @@ import (
 // back to an earlier page and lists of more than 10,000 pages are errors.
 func List(ctx context.Context, s *session.Session) iter.Seq2[mcp.Task, error] {
 	return func(yield func(mcp.Task, error) bool) {
-		var cursors pages.Cursors
+		var cursors methods.Cursors
 		for q := new(mcp.PaginatedRequestParams); ; {
 			page, err := peer(s).ListTasks(ctx, q)
 			if err != nil {

@@ -442,15 +442,15 @@ func CancelLate(s *session.Session, raw json.RawMessage, err error) {
 	}
 }
 
-// methods are the tasks/* methods, which clients and servers have in common.
-type methods interface {
+// tasksMethods are the tasks/* methods, which clients and servers have in common.
+type tasksMethods interface {
 	GetTask(context.Context, *mcp.GetTaskRequestParams) (*mcp.GetTaskResult, error)
 	ListTasks(context.Context, *mcp.PaginatedRequestParams) (*mcp.ListTasksResult, error)
 	CancelTask(context.Context, *mcp.CancelTaskRequestParams) (*mcp.CancelTaskResult, error)
 }
 
 // peer returns a sender of typed requests to the peer.
-func peer(s *session.Session) methods {
+func peer(s *session.Session) tasksMethods {
 	if s.Role() == session.RoleServer {
 		return mcp.ToClient{Caller: s}
 	}

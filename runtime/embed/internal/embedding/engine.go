@@ -21,10 +21,9 @@ import (
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 	"github.com/mcpwire/mcpwire/runtime/embed"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/methods"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
-	"github.com/mcpwire/mcpwire/runtime/internal/pages"
 	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
-	"github.com/mcpwire/mcpwire/runtime/internal/subscriptions"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
@@ -52,7 +51,7 @@ type Engine struct {
 	closed   bool      // guarded by mu
 	// The tools that the SDK did not have when a task needed them; see lack. Guarded by mu.
 	missing  map[string]*time.Timer
-	watched  subscriptions.Quota
+	watched  modern.Quota
 	names    toolNames
 	lifetime context.Context
 	end      context.CancelCauseFunc
@@ -83,7 +82,7 @@ func New(o embed.Options, b Backend) (*Engine, error) {
 	e := &Engine{backend: b, list: o.List, config: o.Tasks, principal: o.Principal, tools: make(map[string]*embed.Tool, len(o.Tools))}
 	e.unlisted.names = make(map[string]bool, len(o.Tools))
 	e.missing = make(map[string]*time.Timer)
-	e.watched.Limit = subscriptions.Size{Count: maxWatched, Bytes: maxWatchedBytes}
+	e.watched.Limit = modern.Size{Count: maxWatched, Bytes: maxWatchedBytes}
 	for name, t := range o.Tools {
 		if err := e.complete(&t); err != nil {
 			return nil, fmt.Errorf("embed: tool %q: %w", name, err)
@@ -518,7 +517,7 @@ func (e *Engine) checkTool(ctx context.Context, in *Incoming) error {
 
 // listNames calls add with the name of each tool that the SDK lists for the client of a request.
 func (e *Engine) listNames(ctx context.Context, in *Incoming, add func(name string)) error {
-	var cursors pages.Cursors
+	var cursors methods.Cursors
 	for params := json.RawMessage(`{}`); ; {
 		result, err := e.backend.ListTools(ctx, &Call{Params: params, Client: in.Client, ID: in.Session, Header: in.Header, Request: rejectRequest, Notify: dropNotification})
 		if err != nil {

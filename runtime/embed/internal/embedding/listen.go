@@ -14,7 +14,6 @@ import (
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
-	"github.com/mcpwire/mcpwire/runtime/internal/subscriptions"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
@@ -31,11 +30,11 @@ type listener struct {
 	e         *Engine
 	id        mcp.NotificationMetaObject // the _meta of its notifications
 	principal string
-	size      subscriptions.Size
+	size      modern.Size
 	send      func(ctx context.Context, method string, params json.RawMessage) error
 	watch     *task.Watch
 	known     []string
-	changes   *subscriptions.Changes[string] // ids of tasks
+	changes   *modern.Changes[string] // ids of tasks
 }
 
 // listen serves the tasks of a subscriptions/listen. The SDK serves its other subscriptions.
@@ -103,7 +102,7 @@ func subscribesTo(filter json.RawMessage) (other bool) {
 func (e *Engine) newListener(ctx context.Context, m *task.Manager, in *Incoming, ids []string) (*listener, error) {
 	l := &listener{
 		e: e, id: mcp.NotificationMetaObject{SubscriptionID: in.ID}, principal: strings.Clone(in.Principal), send: in.Send,
-		size: subscriptions.Size{Count: 1 + len(ids)}, changes: subscriptions.NewChanges(strings.Compare),
+		size: modern.Size{Count: 1 + len(ids)}, changes: modern.NewChanges(strings.Compare),
 	}
 	for _, id := range ids {
 		l.size.Bytes += len(id)

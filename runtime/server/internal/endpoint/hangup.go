@@ -1,14 +1,4 @@
-// Package hangup makes an HTTP/1.1 server notice that a client has disconnected while a request of
-// it is being served, although the client has already sent a part of the next request.
-//
-// While a handler runs, package net/http waits for one byte of the connection, and ends the context
-// of the request if the connection ends instead. If the byte is there, it does not read further, so
-// that the context goes on until a write fails. From then on, a connection of a [Listener] reads
-// ahead, into memory, until net/http reads again.
-//
-// A connection with TLS is not wrapped, because net/http must know it: its clients can use HTTP/2,
-// which tells the server when a request ends.
-package hangup
+package endpoint
 
 import (
 	"context"
@@ -29,9 +19,19 @@ const (
 	maxPlaces = 64
 )
 
-// Listen returns a listener with the connections of l, which must be read by an [http.Server] whose
-// ConnContext is [Context].
-func Listen(l net.Listener) net.Listener {
+// newListener returns a listener with the connections of l, which must be read by an [http.Server]
+// whose ConnContext is connContext.
+//
+// It makes an HTTP/1.1 server notice that a client has disconnected while a request of it is being
+// served, although the client has already sent a part of the next request. While a handler runs,
+// package net/http waits for one byte of the connection, and ends the context of the request if the
+// connection ends instead. If the byte is there, it does not read further, so that the context goes
+// on until a write fails. From then on, a connection of this listener reads ahead, into memory, until
+// net/http reads again.
+//
+// A connection with TLS is not wrapped, because net/http must know it: its clients can use HTTP/2,
+// which tells the server when a request ends.
+func newListener(l net.Listener) net.Listener {
 	return listener{l, make(chan struct{}, maxPlaces)}
 }
 
@@ -48,8 +48,8 @@ func (l listener) Accept() (net.Conn, error) {
 	return accepted, err
 }
 
-// Context returns a context for the requests of a connection. It ends with the connection.
-func Context(ctx context.Context, accepted net.Conn) context.Context {
+// connContext returns a context for the requests of a connection. It ends with the connection.
+func connContext(ctx context.Context, accepted net.Conn) context.Context {
 	if c, ok := accepted.(*conn); ok {
 		ctx, c.cancel = context.WithCancel(ctx)
 	}

@@ -1,4 +1,4 @@
-package hangup_test
+package endpoint
 
 import (
 	"bufio"
@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-
-	"github.com/mcpwire/mcpwire/runtime/internal/hangup"
 )
 
 // serve serves a handler, and returns a connection to it.
@@ -19,11 +17,11 @@ func serve(t *testing.T, h http.HandlerFunc) net.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	web := &http.Server{Handler: h, ConnContext: hangup.Context}
+	web := &http.Server{Handler: h, ConnContext: connContext}
 	ended := make(chan struct{})
 	go func() { // ends with web
 		defer close(ended)
-		web.Serve(hangup.Listen(l))
+		web.Serve(newListener(l))
 	}()
 	t.Cleanup(func() {
 		web.Close()
@@ -71,7 +69,7 @@ func TestConnectionsGiveBackTheirPlaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	closed := make(chan struct{}, atOnce)
-	web := &http.Server{ConnContext: hangup.Context, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	web := &http.Server{ConnContext: connContext, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
 		<-r.Context().Done()
 	}), ConnState: func(_ net.Conn, state http.ConnState) {
@@ -82,7 +80,7 @@ func TestConnectionsGiveBackTheirPlaces(t *testing.T) {
 	ended := make(chan struct{})
 	go func() { // ends with web
 		defer close(ended)
-		web.Serve(hangup.Listen(l))
+		web.Serve(newListener(l))
 	}()
 	for range 3 {
 		for range atOnce {

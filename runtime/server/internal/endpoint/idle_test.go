@@ -1,4 +1,4 @@
-package server
+package endpoint_test
 
 import (
 	"bufio"
@@ -21,6 +21,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/server/internal/endpoint"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/sse"
 )
@@ -43,10 +45,10 @@ func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
 func TestIdleConnectionsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		listener := make(pipes)
-		web := newHTTPServer(http.NotFoundHandler(), nil, transport.DefaultStallTimeout, slog.Default())
+		web := endpoint.NewServer(http.NotFoundHandler(), nil, transport.DefaultStallTimeout, slog.Default())
 		served := make(chan error, 1)
 		go func() { served <- web.Serve(listener) }() // ends with web
-		for request, want := range map[string]time.Duration{"": headerTimeout, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n": idleTimeout} {
+		for request, want := range map[string]time.Duration{"": endpoint.HeaderTimeout, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n": endpoint.IdleTimeout} {
 			client, end := net.Pipe()
 			listener <- end
 			begun := time.Now()
@@ -91,18 +93,18 @@ func TestConnectionsOfRejectedRequestsEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := New("test", "1", nil)
+				s := server.New("test", "1", nil)
 				handler := s.Handler(nil)
 				old := sse.NewHandler(func(_ *http.Request, conn transport.Conn) { s.Serve(conn) }, sse.HandlerOptions{})
 				listener, closed := make(pipes), make(chan struct{})
-				web := newHTTPServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				web := endpoint.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					switch r.URL.Path {
 					case "/mcp":
 						handler.ServeHTTP(w, r)
 					case "/sse":
 						old.ServeHTTP(w, r)
 					default:
-						serveShort(http.NotFoundHandler(), w, r)
+						endpoint.ServeShort(http.NotFoundHandler(), w, r)
 					}
 				}), nil, transport.DefaultStallTimeout, slog.Default())
 				web.ConnState = func(_ net.Conn, state http.ConnState) {
@@ -169,7 +171,7 @@ func TestRequestsOfStalledHTTP2ConnectionEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const stall = 30 * time.Second
 		listener, begun, pause, returned := make(pipes), make(chan struct{}), make(chan struct{}), make(chan error, 1)
-		web := newHTTPServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		web := endpoint.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.ProtoMajor != 2 {
 				t.Errorf("the protocol is %s", r.Proto)
 			}
@@ -228,7 +230,7 @@ func TestErrorsOfConnectionsAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
 		listener := make(pipes)
-		web := newHTTPServer(http.NotFoundHandler(), selfSigned(t), time.Minute, slog.New(slog.NewTextHandler(&text, nil)))
+		web := endpoint.NewServer(http.NotFoundHandler(), selfSigned(t), time.Minute, slog.New(slog.NewTextHandler(&text, nil)))
 		served := make(chan error, 1)
 		go func() { served <- web.ServeTLS(listener, "", "") }() // ends with web
 		client, end := net.Pipe()
