@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mcpwire/mcpwire/internal/sdklimits"
 	"github.com/mcpwire/mcpwire/internal/slowtest"
-	"github.com/mcpwire/mcpwire/runtime/embed/embedtest"
 )
 
 var update = flag.Bool("update", false, "rewrite the sections of docs/howto/embedding.md that come from elsewhere")
@@ -158,7 +158,7 @@ func limits(t *testing.T) string {
 	}
 	var b strings.Builder
 	b.WriteString("| | SDK | not possible | because | instead | lifted by |\n| --- | --- | --- | --- | --- | --- |\n")
-	for _, l := range embedtest.Limits {
+	for _, l := range sdklimits.All {
 		lifted := "–"
 		if l.Upstream != "" {
 			if anchors[l.Upstream] == "" {

@@ -58,6 +58,7 @@ var harmless = map[string]string{
 
 // complete are wrappers that pass an ability on in another way.
 var complete = map[string]string{
+	"process":       "a child process is started again when it ends; its end and its description are those of each process",
 	"guardedEvents": "guardStore returns a guardedSessions for a SessionStore",
 }
 

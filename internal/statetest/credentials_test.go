@@ -82,7 +82,7 @@ func authorized(t *testing.T, store oauth.Store) (token string, calls int) {
 
 // lockName returns the name of the file that exists while the lock of a key that is not UTF-8 is
 // held.
-func lockName(t *testing.T, store *filestore.Store, dir string) string {
+func lockName(t *testing.T, store oauth.Store, dir string) string {
 	t.Helper()
 	unlock, err := store.Lock(t.Context(), oauth.Key{Kind: oauth.KindToken, Resource: protected, Principal: odd + "\xff\\ufffd"})
 	noError(t, err)

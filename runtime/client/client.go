@@ -20,7 +20,6 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 	"github.com/mcpwire/mcpwire/runtime/transport"
-	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
 // Client is a connection to one server. [Connect], [Command] and [Dial] create it; the zero value
@@ -45,7 +44,7 @@ type Client struct {
 	// subscription is replaced is lost, and tasks replace theirs often. No change of a task is lost,
 	// because a subscription begins with the states of its tasks.
 	taskListener *follow.Listener
-	overHTTP     bool // the connection is Streamable HTTP
+	overHTTP     bool // the connection is over HTTP
 
 	// removeKnown removes the server from Options.Servers. It is nil if the cached state was not used.
 	removeKnown func()
@@ -105,7 +104,6 @@ func (c *Client) connect(ctx context.Context, conn transport.Conn) (*Client, err
 	if c.removeKnown != nil {
 		cfg.Sending = append(cfg.Sending, c.verifyKnown)
 	}
-	_, c.overHTTP = transport.As[*streamable.Client](conn)
 	cfg.Reopened = c.reopened(cfg.Reopened)
 	c.tasks = requestor.AttachWith(&cfg, requestor.Options{Respond: c.respondToTask, Watch: c.watchTask})
 	if c.options.Tasks != nil {
@@ -120,6 +118,7 @@ func (c *Client) connect(ctx context.Context, conn transport.Conn) (*Client, err
 		return nil, err
 	}
 	c.session = s
+	c.overHTTP = s.Info().Protocol == "http"
 	c.requests, c.calls = caller{c, s}, waiting{caller{c, s}}
 	if s.Traits().TasksByServer {
 		c.calls = waiting{caller{c, s.With(session.OnLate(c.cancelLate))}}

@@ -20,7 +20,7 @@ type process struct {
 	mu       sync.Mutex
 	restarts bool // otherwise the connection ends with the process
 	over     bool // Close was called
-	current  *stdio.Process
+	current  stdio.Process
 	number   uint32        // of the current process
 	lost     bool          // the current process has ended, and Read has returned that
 	replaced chan struct{} // closed by Reopen; nil unless lost is set

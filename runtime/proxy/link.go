@@ -26,7 +26,6 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/transport"
-	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
 // link is the connection of one client to one upstream.
@@ -331,7 +330,11 @@ func (l *link) connect(ctx context.Context, cfg *session.Config) (*connection, e
 		return nil, errors.New("proxy: Connect returned nil")
 	}
 	x := &connection{l: l, flushing: map[int64]chan struct{}{}}
-	_, x.overHTTP = transport.As[*streamable.Client](conn)
+	if described, ok := transport.As[transport.Described](conn); ok {
+		if err := boundary.Run(func() error { x.overHTTP = described.Info().Protocol == "http"; return nil }); err != nil {
+			return nil, err
+		}
+	}
 	own := *cfg
 	own.Handler = x.handle
 	own.Sending = append(slices.Clone(own.Sending), l.c.sendConnectTimeout)

@@ -246,7 +246,7 @@ func Command(name string, c stdio.Command) Upstream {
 	return Upstream{Name: name, Prefix: name + "_", Connect: func(context.Context) (transport.Conn, error) {
 		process, err := stdio.Start(c)
 		if err != nil {
-			return nil, err // not a nil *stdio.Process as a Conn
+			return nil, err // not a nil Process as a Conn
 		}
 		return process, nil
 	}}

@@ -25,7 +25,7 @@ import (
 // receives. It works inside of a synctest bubble.
 type modernClient struct {
 	t    *testing.T
-	conn *inmemory.Conn
+	conn transport.HalfCloser
 	ctx  context.Context // of the messages, for their principal and header
 	id   int
 

@@ -122,9 +122,9 @@ func greeted(t *testing.T, c *client.Client) {
 func TestHelloWorldHas15Lines(t *testing.T) {
 	t.Run("stdio", func(t *testing.T) {
 		binary := build(t, program(t, "hello", 15, false))
-		for name, end := range map[string]func(p *stdio.Process, c *client.Client){
-			"client closes": func(_ *stdio.Process, c *client.Client) { c.Close() },
-			"signal": func(p *stdio.Process, c *client.Client) {
+		for name, end := range map[string]func(p stdio.Process, c *client.Client){
+			"client closes": func(_ stdio.Process, c *client.Client) { c.Close() },
+			"signal": func(p stdio.Process, c *client.Client) {
 				if runtime.GOOS == "windows" {
 					t.Skip("there are no signals")
 				}

@@ -21,7 +21,7 @@ import (
 // test and records those that it receives. It works inside of a synctest bubble.
 type peer struct {
 	t      *testing.T
-	conn   *inmemory.Conn
+	conn   transport.HalfCloser
 	mu     sync.Mutex
 	got    []string
 	closed chan struct{} // closed with the connection

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/mcpwire/mcpwire/internal/sessiontest"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
-	"github.com/mcpwire/mcpwire/runtime/session/sessiontest"
 )
 
 // tools is a server with one tool that echoes its arguments.

@@ -86,7 +86,7 @@ type protectedServer struct {
 
 // A revoking verifier rejects revoked tokens.
 type revoking struct {
-	*jwtauth.Verifier
+	jwtauth.Verifier
 	x *protectedServer
 }
 

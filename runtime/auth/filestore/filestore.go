@@ -22,20 +22,15 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/auth/oauth"
 )
 
-// Store is an [oauth.Store] in a file. It is safe for concurrent use. Each
-// change replaces the whole file, so a crash cannot damage it. A process that is killed during a
-// change may leave a copy of the credentials in a temporary file beside it; the next Put or Delete
-// of any process removes that copy. While a lock is held, there is a file beside it whose name ends
-// with ".lock". Windows, Linux, macOS and BSD have file locks. On
-// other systems, locks exclude only the goroutines of one process.
-type Store struct {
+// store is the store of a file; see [Open].
+type store struct {
 	path string
 	seal cipher.AEAD // nil if the file is not encrypted
 }
 
-var _ oauth.Store = (*Store)(nil)
+var _ oauth.Store = (*store)(nil)
 
-// Open returns the store in the file at path. The first Put creates the file and its directory.
+// Open returns an [oauth.Store] in the file at path. The first Put creates the file and its directory.
 // Open fails if the file belongs to another user, if other users can read or write it, or if it is
 // a symbolic link. On Windows, it does not check owner and permissions: the permissions of the
 // directory protect the file.
@@ -43,12 +38,18 @@ var _ oauth.Store = (*Store)(nil)
 // If key is not nil, it must have 32 bytes, and the file is encrypted with AES-256-GCM. Open fails
 // if the file is encrypted with another key, if it is encrypted and key is nil, or if it is not
 // encrypted and key is not nil.
-func Open(path string, key []byte) (*Store, error) {
+//
+// The store is safe for concurrent use. Each change replaces the whole file, so a crash cannot damage
+// it. A process that is killed during a change may leave a copy of the credentials in a temporary
+// file beside it; the next Put or Delete of any process removes that copy. While a lock is held,
+// there is a file beside it whose name ends with ".lock". Windows, Linux, macOS and BSD have file
+// locks. On other systems, locks exclude only the goroutines of one process.
+func Open(path string, key []byte) (oauth.Store, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("filestore: %w", err)
 	}
-	s := &Store{path: path}
+	s := &store{path: path}
 	if key != nil {
 		if len(key) != 32 {
 			return nil, fmt.Errorf("filestore: key has %d bytes, want 32", len(key))
@@ -94,7 +95,7 @@ var sealedFor = []byte("mcpwire filestore 1")
 const maxSize = 64 << 20
 
 // Get implements [oauth.Store].
-func (s *Store) Get(ctx context.Context, k oauth.Key) ([]byte, error) {
+func (s *store) Get(ctx context.Context, k oauth.Key) ([]byte, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -113,7 +114,7 @@ func indexOf(entries []entry, k oauth.Key) int {
 }
 
 // Put implements [oauth.Store].
-func (s *Store) Put(ctx context.Context, k oauth.Key, value []byte) error {
+func (s *store) Put(ctx context.Context, k oauth.Key, value []byte) error {
 	return s.change(ctx, func(entries []entry) ([]entry, bool) {
 		e := entry{k.Kind, k.Issuer, k.Resource, k.Principal, value}
 		i := indexOf(entries, k)
@@ -129,7 +130,7 @@ func (s *Store) Put(ctx context.Context, k oauth.Key, value []byte) error {
 }
 
 // Delete implements [oauth.Store].
-func (s *Store) Delete(ctx context.Context, k oauth.Key) error {
+func (s *store) Delete(ctx context.Context, k oauth.Key) error {
 	return s.change(ctx, func(entries []entry) ([]entry, bool) {
 		i := indexOf(entries, k)
 		if i < 0 {
@@ -140,7 +141,7 @@ func (s *Store) Delete(ctx context.Context, k oauth.Key) error {
 }
 
 // change replaces the entries with the result of f. If f returns false, it writes nothing.
-func (s *Store) change(ctx context.Context, f func([]entry) ([]entry, bool)) error {
+func (s *store) change(ctx context.Context, f func([]entry) ([]entry, bool)) error {
 	unlock, err := s.lock(ctx, s.path+".lock")
 	if err != nil {
 		return err
@@ -161,7 +162,7 @@ func (s *Store) change(ctx context.Context, f func([]entry) ([]entry, bool)) err
 }
 
 // Lock implements [oauth.Store].
-func (s *Store) Lock(ctx context.Context, k oauth.Key) (unlock func(), err error) {
+func (s *store) Lock(ctx context.Context, k oauth.Key) (unlock func(), err error) {
 	name, err := json.Marshal(k)
 	if err != nil {
 		return nil, fmt.Errorf("filestore: %w", err)
@@ -174,7 +175,7 @@ func (s *Store) Lock(ctx context.Context, k oauth.Key) (unlock func(), err error
 }
 
 // lock creates the directory of the store and waits for the lock with a file name.
-func (s *Store) lock(ctx context.Context, name string) (unlock func(), err error) {
+func (s *store) lock(ctx context.Context, name string) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
 		return nil, fmt.Errorf("filestore: %w", err)
 	}
@@ -182,7 +183,7 @@ func (s *Store) lock(ctx context.Context, name string) (unlock func(), err error
 }
 
 // read returns the entries of the file.
-func (s *Store) read() ([]entry, error) {
+func (s *store) read() ([]entry, error) {
 	text, err := readPrivate(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -240,7 +241,7 @@ func readPrivate(path string) ([]byte, error) {
 }
 
 // write replaces the content of the file with entries.
-func (s *Store) write(entries []entry) error {
+func (s *store) write(entries []entry) error {
 	c := content{Version: version, Entries: entries}
 	if s.seal != nil {
 		plain, err := json.Marshal(entries)

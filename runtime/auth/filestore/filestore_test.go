@@ -24,16 +24,16 @@ var (
 )
 
 // open opens a store in a file.
-func open(t *testing.T, path string, key []byte) *Store {
+func open(t *testing.T, path string, key []byte) *store {
 	t.Helper()
 	s, err := Open(path, key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	return s.(*store)
 }
 
-func put(t *testing.T, s *Store, k oauth.Key, value string) {
+func put(t *testing.T, s oauth.Store, k oauth.Key, value string) {
 	t.Helper()
 	if err := s.Put(t.Context(), k, []byte(value)); err != nil {
 		t.Fatal(err)
@@ -284,10 +284,10 @@ func TestTemporaryFilesOfKilledWritersAreRemoved(t *testing.T) {
 	if !excludesProcesses {
 		t.Skip("locks do not exclude other processes")
 	}
-	for name, change := range map[string]func(*Store) error{
-		"a change":                func(s *Store) error { return s.Put(t.Context(), token, []byte("hunter3")) },
-		"a logout":                func(s *Store) error { return s.Delete(t.Context(), token) },
-		"a logout without effect": func(s *Store) error { return s.Delete(t.Context(), oauth.Key{Kind: oauth.KindToken}) },
+	for name, change := range map[string]func(oauth.Store) error{
+		"a change":                func(s oauth.Store) error { return s.Put(t.Context(), token, []byte("hunter3")) },
+		"a logout":                func(s oauth.Store) error { return s.Delete(t.Context(), token) },
+		"a logout without effect": func(s oauth.Store) error { return s.Delete(t.Context(), oauth.Key{Kind: oauth.KindToken}) },
 	} {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "credentials.json")

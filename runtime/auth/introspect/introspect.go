@@ -33,8 +33,13 @@ type Options struct {
 	HTTP *http.Client
 }
 
-// Verifier verifies the tokens of one issuer. It implements auth.Verifier and auth.CacheTTLer.
-type Verifier struct {
+// Verifier verifies the tokens of one issuer. Its methods may be called concurrently.
+type Verifier interface {
+	auth.Verifier
+	auth.CacheTTLer
+}
+
+type verifier struct {
 	endpoint string
 	client   oauth.Client
 	ttl      time.Duration
@@ -45,7 +50,7 @@ type Verifier struct {
 // client.Issuer. client is the registration of the MCP server at that issuer. Requests are
 // authenticated with client.Auth. If that is nil, the secret is sent in the Authorization header,
 // or in the form if client.Method is "client_secret_post".
-func New(endpoint string, client oauth.Client, o *Options) (*Verifier, error) {
+func New(endpoint string, client oauth.Client, o *Options) (Verifier, error) {
 	if o == nil {
 		o = &Options{}
 	}
@@ -53,7 +58,7 @@ func New(endpoint string, client oauth.Client, o *Options) (*Verifier, error) {
 	if err != nil {
 		return nil, errors.New("introspect: malformed endpoint")
 	}
-	v := &Verifier{endpoint, client, o.CacheTTL, fetch.New(o.HTTP, fetch.Network{}).For(u).Reuse()}
+	v := &verifier{endpoint, client, o.CacheTTL, fetch.New(o.HTTP, fetch.Network{}).For(u).Reuse()}
 	if err := v.http.CheckEndpoint(endpoint); err != nil {
 		return nil, fmt.Errorf("introspect: endpoint: %w", err)
 	}
@@ -82,7 +87,7 @@ func New(endpoint string, client oauth.Client, o *Options) (*Verifier, error) {
 }
 
 // CacheTTL implements auth.CacheTTLer.
-func (v *Verifier) CacheTTL() time.Duration { return v.ttl }
+func (v *verifier) CacheTTL() time.Duration { return v.ttl }
 
 // answer is an introspection response (RFC 7662, section 2.2).
 type answer struct {
@@ -114,7 +119,7 @@ func (l *list) UnmarshalJSON(text []byte) error {
 // Verify implements auth.Verifier. It fails with auth.ErrInvalidToken if the token is not active,
 // and with auth.ErrUnavailable if the response is not a valid introspection response, for example
 // because the authorization server rejects the client.
-func (v *Verifier) Verify(ctx context.Context, c *auth.Credentials) (*auth.Identity, error) {
+func (v *verifier) Verify(ctx context.Context, c *auth.Credentials) (*auth.Identity, error) {
 	form, header := url.Values{"token": {c.Token.Reveal()}, "token_type_hint": {"access_token"}}, http.Header{}
 	// The value is not sent. The key says that the request may be sent again if it was written to a
 	// connection that the server was about to close.
@@ -137,7 +142,7 @@ func (v *Verifier) Verify(ctx context.Context, c *auth.Credentials) (*auth.Ident
 	return v.identity(&a, claims)
 }
 
-func (v *Verifier) identity(a *answer, claims map[string]any) (*auth.Identity, error) {
+func (v *verifier) identity(a *answer, claims map[string]any) (*auth.Identity, error) {
 	switch {
 	case !a.Active:
 		return nil, fmt.Errorf("introspect: %w: not active", auth.ErrInvalidToken)

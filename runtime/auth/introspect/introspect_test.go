@@ -58,7 +58,7 @@ func newServer(t *testing.T, answer string) *server {
 	return s
 }
 
-func (s *server) verifier(t *testing.T, client oauth.Client) *introspect.Verifier {
+func (s *server) verifier(t *testing.T, client oauth.Client) introspect.Verifier {
 	t.Helper()
 	if client.ID == "" {
 		client = oauth.Client{Issuer: issuer, ID: "mcp server", Secret: auth.NewSecret("planted secret")}

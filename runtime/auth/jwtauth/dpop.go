@@ -28,7 +28,7 @@ const (
 // only within 5 minutes before or after its time of issue. The Verifier holds the ids of up to
 // 100,000 accepted proofs in memory. Options.NonceKey limits the time in which a proof can be
 // replayed beyond that number, or against another process.
-func (v *Verifier) VerifyProof(_ context.Context, c *auth.Credentials, i *auth.Identity) error {
+func (v *verifier) VerifyProof(_ context.Context, c *auth.Credentials, i *auth.Identity) error {
 	if len(c.Proof) > maxToken {
 		return invalid("proof: more than %d bytes", maxToken)
 	}

@@ -95,9 +95,14 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Verifier verifies the tokens of one issuer. It implements auth.Verifier, auth.ProofVerifier and
-// auth.CacheTTLer.
-type Verifier struct {
+// Verifier verifies the tokens of one issuer. Its methods may be called concurrently.
+type Verifier interface {
+	auth.Verifier
+	auth.ProofVerifier
+	auth.CacheTTLer
+}
+
+type verifier struct {
 	issuer     string
 	algorithms []jose.SignatureAlgorithm
 	types      []string
@@ -109,11 +114,11 @@ type Verifier struct {
 
 // New returns a Verifier for the tokens of an issuer. It fails if an option is invalid. It sends no
 // requests, so a server can start while the issuer is unreachable.
-func New(issuer string, o *Options) (*Verifier, error) {
+func New(issuer string, o *Options) (Verifier, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	v := &Verifier{issuer: issuer, types: o.Types, skew: o.Skew, proofs: &replays{}}
+	v := &verifier{issuer: issuer, types: o.Types, skew: o.Skew, proofs: &replays{}}
 	names := o.Algorithms
 	if len(names) == 0 {
 		names = defaultAlgorithms
@@ -169,7 +174,7 @@ func New(issuer string, o *Options) (*Verifier, error) {
 // CacheTTL implements auth.CacheTTLer. It returns 5 minutes. Without the cache, too, a revoked
 // token is accepted until it expires, because the Verifier does not ask the issuer about single
 // tokens.
-func (v *Verifier) CacheTTL() time.Duration { return cacheTTL }
+func (v *verifier) CacheTTL() time.Duration { return cacheTTL }
 
 // claims are the claims of an access token that the fields of an auth.Identity come from.
 type claims struct {
@@ -203,7 +208,7 @@ func (w *words) UnmarshalJSON(text []byte) error {
 
 // Verify implements auth.Verifier. It checks the signature, the type, the issuer and the nbf claim
 // of a token, and rejects a token without an expiry.
-func (v *Verifier) Verify(ctx context.Context, c *auth.Credentials) (*auth.Identity, error) {
+func (v *verifier) Verify(ctx context.Context, c *auth.Credentials) (*auth.Identity, error) {
 	if len(c.Token.Reveal()) > maxToken {
 		return nil, invalid("more than %d bytes", maxToken)
 	}
@@ -227,7 +232,7 @@ func (v *Verifier) Verify(ctx context.Context, c *auth.Credentials) (*auth.Ident
 	return v.identity(&known, all)
 }
 
-func (v *Verifier) identity(c *claims, all map[string]any) (*auth.Identity, error) {
+func (v *verifier) identity(c *claims, all map[string]any) (*auth.Identity, error) {
 	switch {
 	case c.Issuer != v.issuer:
 		return nil, invalid("issuer %.200q, want %q", c.Issuer, v.issuer)
@@ -260,7 +265,7 @@ func (v *Verifier) identity(c *claims, all map[string]any) (*auth.Identity, erro
 }
 
 // verify verifies the signature of a token with the keys of the issuer, and returns the payload.
-func (v *Verifier) verify(ctx context.Context, token *jose.JSONWebSignature) ([]byte, error) {
+func (v *verifier) verify(ctx context.Context, token *jose.JSONWebSignature) ([]byte, error) {
 	header := &token.Signatures[0].Protected
 	found, err := v.keys.find(ctx, header.KeyID)
 	if err != nil {

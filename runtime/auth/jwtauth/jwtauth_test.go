@@ -113,7 +113,7 @@ func (s *issuer) set(f func()) {
 	f()
 }
 
-func (s *issuer) verifier(t *testing.T, o jwtauth.Options) *jwtauth.Verifier {
+func (s *issuer) verifier(t *testing.T, o jwtauth.Options) jwtauth.Verifier {
 	t.Helper()
 	o.HTTP = &http.Client{Transport: s}
 	if o.Logger == nil {

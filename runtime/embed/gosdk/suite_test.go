@@ -18,8 +18,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	wirerpc "github.com/mcpwire/mcpwire/codec/jsonrpc"
-	"github.com/mcpwire/mcpwire/runtime/embed/embedtest"
 	"github.com/mcpwire/mcpwire/runtime/embed/gosdk"
+	"github.com/mcpwire/mcpwire/runtime/embed/internal/embedtest"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )

@@ -15,7 +15,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
-	"github.com/mcpwire/mcpwire/runtime/embed/embedtest"
+	"github.com/mcpwire/mcpwire/runtime/embed/internal/embedtest"
 	"github.com/mcpwire/mcpwire/runtime/embed/mcpgo"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"

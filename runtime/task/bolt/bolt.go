@@ -16,7 +16,7 @@
 // not store it. Payloads are checked when they are read. Damaged data is never
 // returned.
 //
-// When a transaction fails, because the disk is full or broken, its writes fail and [Store.Health]
+// When a transaction fails, because the disk is full or broken, its writes fail and Health
 // returns the error. Reads continue. Part of the transaction may have reached the disk, so the
 // store reopens and checks the file before it writes again. The first write a second or more after
 // the failure triggers this check. The store thus recovers by itself once there is free space. While
@@ -58,17 +58,39 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/mcpwire/mcpwire/runtime/internal/boltfile"
+	"github.com/mcpwire/mcpwire/runtime/internal/watch"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/internal/taskcode"
-	"github.com/mcpwire/mcpwire/runtime/task/internal/watch"
 )
 
 // lockTimeout is how long Open waits for the lock on the file. A process that is about to exit may
 // still hold it.
 const lockTimeout = time.Second
 
-// Store stores records in a file. Create one with [Open]. Its methods may be called concurrently.
+// Store is a store of tasks in a file. Create one with [Open]. Its methods may be called
+// concurrently. Its Health is the error of the last transaction, and its Close waits for calls of
+// Compact and Backup to return.
 type Store struct {
+	task.Store
+	file *store
+}
+
+// Compact rewrites the file without the space of dropped tasks. It needs as much free disk space as
+// the records take. During the call, reads continue and writes block. If it fails, the store keeps
+// using its current file. It is not supported where an open file cannot be renamed, as on Windows.
+func (s *Store) Compact() error { return s.file.compact() }
+
+// Backup writes a consistent copy of the store to the file path. [Open] accepts the copy. While it
+// is incomplete, the copy is in path + ".partial"; a file that an interrupted Backup has left there
+// is replaced. The complete copy replaces an existing file at path.
+//
+// Reads and writes continue during the call, unless a write needs a larger memory map of the
+// store's file. That write, and all reads and writes after it, block until the copy is complete.
+// The map doubles up to 1 GiB, and then grows by 1 GiB.
+func (s *Store) Backup(path string) error { return s.file.backup(path) }
+
+// store implements [task.Store].
+type store struct {
 	task.Local
 
 	path    string
@@ -89,12 +111,20 @@ type Store struct {
 	db          *bbolt.DB    // nil if it could not be reopened after a failure
 }
 
-var _ task.Store = (*Store)(nil)
+var _ task.Store = (*store)(nil)
 
 // Open opens the store in the file path, and creates the file if it does not exist. It fails with
 // [task.ErrLocked] if another process, or another Store of this process, still has the file open
 // after a second, and with [task.ErrCorrupt] if the file is damaged or empty.
 func Open(path string) (*Store, error) {
+	s, err := open(path)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{Store: s, file: s}, nil
+}
+
+func open(path string) (*store, error) {
 	path, err := filepath.Abs(path) // the working directory may change before the file is reopened
 	if err != nil {
 		return nil, fmt.Errorf("bolt: %w", err)
@@ -130,21 +160,22 @@ func Open(path string) (*Store, error) {
 // with such a store serves without tasks until then. It is for servers on standard input and
 // output: the hosts of one user may start several processes of a server, which all use one file.
 func OpenOrWait(path string) (*Store, error) {
-	s, err := Open(path)
+	opened, err := Open(path)
 	if !errors.Is(err, task.ErrLocked) {
-		return s, err
+		return opened, err
 	}
 	if path, err = filepath.Abs(path); err != nil {
 		return nil, fmt.Errorf("bolt: %w", err)
 	}
-	s, err = newStore(path), locked(path)
+	s := newStore(path)
+	err = locked(path)
 	s.fault.Store(&err)
 	go s.write() // ends when Close closes s.closing
-	return s, nil
+	return &Store{Store: s, file: s}, nil
 }
 
-func newStore(path string) *Store {
-	return &Store{path: path, writes: make(chan *write, maxBatch), closing: make(chan struct{}), stopped: make(chan struct{})}
+func newStore(path string) *store {
+	return &store{path: path, writes: make(chan *write, maxBatch), closing: make(chan struct{}), stopped: make(chan struct{})}
 }
 
 // locked returns the error for a file that is in use.
@@ -154,7 +185,7 @@ func locked(path string) error { return fmt.Errorf("bolt: %s: %w", path, task.Er
 // stores a random token, by which the store notices that another process has used the file while it
 // was being reopened after a failure. If the token cannot be stored, because the disk is full, the
 // store does not notice that.
-func (s *Store) Acquire() (release func(), err error) {
+func (s *store) Acquire() (release func(), err error) {
 	if release, err = s.Local.Acquire(); err != nil {
 		return nil, err
 	}
@@ -176,7 +207,7 @@ func (s *Store) Acquire() (release func(), err error) {
 }
 
 // checkOwner fails if another process has acquired the store since this one has.
-func (s *Store) checkOwner(db *bbolt.DB) error {
+func (s *store) checkOwner(db *bbolt.DB) error {
 	own := s.owner.Load()
 	if own == nil {
 		return nil
@@ -190,7 +221,7 @@ func (s *Store) checkOwner(db *bbolt.DB) error {
 }
 
 // openLater opens the file if it is not open.
-func (s *Store) openLater() error {
+func (s *store) openLater() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	s.mu.RLock()
@@ -320,7 +351,7 @@ func expiryKey(expires time.Time, seq uint64) []byte {
 }
 
 // view calls read in a read-only transaction. Damage is reported as an error, not a panic.
-func (s *Store) view(read func(b buckets) error) error {
+func (s *store) view(read func(b buckets) error) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.db == nil {
@@ -434,7 +465,7 @@ func (b buckets) journal(id string) ([]task.Entry, error) {
 }
 
 // Journal implements [task.Store].
-func (s *Store) Journal(ctx context.Context, id string) (entries []task.Entry, err error) {
+func (s *store) Journal(ctx context.Context, id string) (entries []task.Entry, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -449,7 +480,7 @@ func (s *Store) Journal(ctx context.Context, id string) (entries []task.Entry, e
 }
 
 // isClosing reports whether Close was called.
-func (s *Store) isClosing() bool {
+func (s *store) isClosing() bool {
 	select {
 	case <-s.closing:
 		return true
@@ -459,7 +490,7 @@ func (s *Store) isClosing() bool {
 }
 
 // Get implements [task.Store].
-func (s *Store) Get(ctx context.Context, id string) (r task.Record, err error) {
+func (s *store) Get(ctx context.Context, id string) (r task.Record, err error) {
 	if err := ctx.Err(); err != nil {
 		return r, err
 	}
@@ -477,12 +508,12 @@ func (s *Store) Get(ctx context.Context, id string) (r task.Record, err error) {
 }
 
 // Wait implements [task.Store].
-func (s *Store) Wait(ctx context.Context, id string, revision uint64) (task.Record, error) {
+func (s *store) Wait(ctx context.Context, id string, revision uint64) (task.Record, error) {
 	return s.hub.Wait(ctx, id, revision, s.Get)
 }
 
 // List implements [task.Store].
-func (s *Store) List(ctx context.Context, owner string, after uint64, limit int) (list []task.Record, err error) {
+func (s *store) List(ctx context.Context, owner string, after uint64, limit int) (list []task.Record, err error) {
 	if err := ctx.Err(); err != nil || after+1 == 0 {
 		return nil, err
 	}
@@ -505,7 +536,7 @@ func (s *Store) List(ctx context.Context, owner string, after uint64, limit int)
 }
 
 // Scan implements [task.Store]. No transaction is open while the caller's loop body runs.
-func (s *Store) Scan(ctx context.Context) iter.Seq2[task.Record, error] {
+func (s *store) Scan(ctx context.Context) iter.Seq2[task.Record, error] {
 	return func(yield func(task.Record, error) bool) {
 		const portion = 256
 		for after := uint64(0); ; {
@@ -544,7 +575,7 @@ func (s *Store) Scan(ctx context.Context) iter.Seq2[task.Record, error] {
 
 // Health implements [task.Store]. It returns the error of the last transaction, nil if that
 // succeeded, or [task.ErrClosed].
-func (s *Store) Health() error {
+func (s *store) Health() error {
 	if s.isClosing() {
 		return task.ErrClosed
 	}
@@ -555,7 +586,7 @@ func (s *Store) Health() error {
 }
 
 // Close implements [task.Store]. It waits for calls of Compact and Backup to return.
-func (s *Store) Close() error {
+func (s *store) Close() error {
 	s.once.Do(func() {
 		close(s.closing)
 		<-s.stopped

@@ -23,7 +23,7 @@ import (
 // that the store is open, and is about to queue a write.
 type closingContext struct {
 	context.Context
-	s *Store
+	s *store
 }
 
 func (c closingContext) Done() <-chan struct{} {
@@ -35,7 +35,7 @@ func (c closingContext) Done() <-chan struct{} {
 func TestWriteWhileClosingReturns(t *testing.T) {
 	for range 20 { // the write is queued or not, at random
 		synctest.Test(t, func(t *testing.T) {
-			s, err := Open(filepath.Join(t.TempDir(), "tasks"))
+			s, err := open(filepath.Join(t.TempDir(), "tasks"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -68,7 +68,7 @@ func TestFileSystemWithoutHardLinks(t *testing.T) {
 	if err := initialize(path, func(string, string) error { return errors.ErrUnsupported }); err != nil {
 		t.Fatal(err)
 	}
-	s, err := Open(path)
+	s, err := open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestFileSystemWithoutHardLinks(t *testing.T) {
 
 // After many tasks were dropped, a transaction writes no more than before.
 func TestFreePagesCostNothing(t *testing.T) {
-	s, err := Open(filepath.Join(t.TempDir(), "tasks"))
+	s, err := open(filepath.Join(t.TempDir(), "tasks"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func TestFreePagesCostNothing(t *testing.T) {
 // Large params are written when a task is created, and by no change of it.
 func TestChangesDoNotWriteParams(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tasks")
-	s, err := Open(path)
+	s, err := open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestChangesDoNotWriteParams(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if s, err = Open(path); err != nil {
+	if s, err = open(path); err != nil {
 		t.Fatal(err)
 	}
 	if r, err = s.Get(t.Context(), "a"); err != nil || !bytes.Equal(r.Params, params) {
@@ -215,9 +215,9 @@ func TestOtherProcessUsesFileAfterFailure(t *testing.T) {
 		t.Run(fmt.Sprint("acquires ", acquires), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				path := filepath.Join(t.TempDir(), "tasks")
-				open := func() *Store {
+				open := func() *store {
 					t.Helper()
-					s, err := Open(path)
+					s, err := open(path)
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -23,11 +23,11 @@ func BenchmarkOpen(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			s.db.NoSync = true
+			s.file.db.NoSync = true
 			created := 0
 			create := func(n int, ttl time.Duration) {
 				for end := created + n; created < end; {
-					err := s.db.Update(func(tx *bbolt.Tx) error {
+					err := s.file.db.Update(func(tx *bbolt.Tx) error {
 						buckets, err := bucketsOf(tx)
 						for n := 0; n < maxBatch && created < end && err == nil; n++ {
 							created++
@@ -50,7 +50,7 @@ func BenchmarkOpen(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			s.db.Sync()
+			s.file.db.Sync()
 			s.Close()
 			for b.Loop() {
 				if s, err = Open(path); err != nil {

@@ -39,7 +39,7 @@ type refusal struct{ error }
 func (r refusal) Unwrap() error { return r.error }
 
 // submit hands a change to the writer and waits until it is durable or refused.
-func (s *Store) submit(ctx context.Context, do func(b buckets) error, publish func()) error {
+func (s *store) submit(ctx context.Context, do func(b buckets) error, publish func()) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ const retryPause = time.Second
 
 // write is the writer goroutine. It repeatedly writes all queued changes in one transaction. During
 // a transaction, the changes of the next one are queued.
-func (s *Store) write() {
+func (s *store) write() {
 	defer close(s.stopped)
 	var retry time.Time // when to try again after a failure
 	batch := make([]*write, 0, maxBatch)
@@ -109,7 +109,7 @@ func (s *Store) write() {
 }
 
 // transact writes a batch. If the last transaction has failed, it reopens the file first.
-func (s *Store) transact(batch []*write, failed bool) (err error) {
+func (s *store) transact(batch []*write, failed bool) (err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if failed {
@@ -128,7 +128,7 @@ func (s *Store) transact(batch []*write, failed bool) (err error) {
 
 // reopen reopens and checks the file. It waits for the lock for as long as timeout. The file may
 // contain the failed transaction or not, so cached records may be out of date.
-func (s *Store) reopen(timeout time.Duration) error {
+func (s *store) reopen(timeout time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.db != nil {
@@ -156,7 +156,7 @@ func (s *Store) reopen(timeout time.Duration) error {
 
 // gather adds all queued writes to a batch. Callers whose write was in the last transaction often
 // submit another one at once. gather therefore yields to them as long as writes arrive.
-func (s *Store) gather(batch []*write) []*write {
+func (s *store) gather(batch []*write) []*write {
 	for before := 0; before < len(batch) && len(batch) < maxBatch; {
 		before = len(batch)
 		runtime.Gosched()
@@ -173,7 +173,7 @@ func (s *Store) gather(batch []*write) []*write {
 }
 
 // refuse fails all queued writes with err.
-func (s *Store) refuse(err error) {
+func (s *store) refuse(err error) {
 	for {
 		select {
 		case w := <-s.writes:
@@ -187,7 +187,7 @@ func (s *Store) refuse(err error) {
 
 // commit writes a batch in one transaction. If it returns an error, all writes of the batch have
 // failed. The error of a single write is in its err.
-func (s *Store) commit(batch []*write) (err error) {
+func (s *store) commit(batch []*write) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%w: %v", task.ErrCorrupt, p)
@@ -215,7 +215,7 @@ func (s *Store) commit(batch []*write) (err error) {
 }
 
 // Create implements [task.Store].
-func (s *Store) Create(ctx context.Context, r task.Record) (task.Record, error) {
+func (s *store) Create(ctx context.Context, r task.Record) (task.Record, error) {
 	var stored task.Record
 	err := s.submit(ctx, func(b buckets) error {
 		stored = r
@@ -258,7 +258,7 @@ func (b buckets) create(r *task.Record) error {
 }
 
 // Update implements [task.Store].
-func (s *Store) Update(ctx context.Context, r task.Record) (task.Record, error) {
+func (s *store) Update(ctx context.Context, r task.Record) (task.Record, error) {
 	var stored task.Record
 	err := s.submit(ctx, func(b buckets) error {
 		key, value, err := b.lookup(r.ID)
@@ -408,7 +408,7 @@ func (b buckets) dropJournal(key []byte, d *task.Durable) error {
 }
 
 // Sweep implements [task.Store].
-func (s *Store) Sweep(ctx context.Context, now time.Time, limit int) (dropped []task.Record, next time.Time, err error) {
+func (s *store) Sweep(ctx context.Context, now time.Time, limit int) (dropped []task.Record, next time.Time, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, next, err
 	}

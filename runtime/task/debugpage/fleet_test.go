@@ -17,9 +17,9 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/memory"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/debugpage"
-	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
 
 // The page of one member shows what the others hold, and takes a task over.

@@ -112,7 +112,7 @@ func transient(err error) bool {
 // with the error of ctx, or once the timeout of the store has passed. The pauses are random, so
 // that concurrent calls whose attempts exclude each other, such as those of confirmLast, do not
 // collide again.
-func (s *Store) retry(ctx context.Context, what string, attempt func(ctx context.Context) error) error {
+func (s *store) retry(ctx context.Context, what string, attempt func(ctx context.Context) error) error {
 	deadline := time.Now().Add(s.options.Timeout)
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
 		if err := ctx.Err(); err != nil {
@@ -158,7 +158,7 @@ func wrap(what string, err error) error {
 
 // publish publishes messages to one stream atomically, and returns the sequence of the last
 // message. It makes one attempt.
-func (s *Store) publish(ctx context.Context, messages ...*nats.Msg) (seq uint64, err error) {
+func (s *store) publish(ctx context.Context, messages ...*nats.Msg) (seq uint64, err error) {
 	last := len(messages) - 1
 	if last > 0 {
 		batch := nuid.Next()
@@ -202,7 +202,7 @@ type message struct {
 }
 
 // call sends a request to the JetStream API and decodes the response, which has a member error.
-func (s *Store) call(ctx context.Context, subject string, request, response any) error {
+func (s *store) call(ctx context.Context, subject string, request, response any) error {
 	data, err := json.Marshal(request)
 	if err != nil {
 		return err
@@ -237,7 +237,7 @@ type getRequest struct {
 
 // read returns a message from the leader of a stream, or nil if there is none. It makes one
 // attempt.
-func (s *Store) read(ctx context.Context, stream string, which getRequest) (*message, error) {
+func (s *store) read(ctx context.Context, stream string, which getRequest) (*message, error) {
 	var response struct {
 		Message *message `json:"message"`
 	}
@@ -249,7 +249,7 @@ func (s *Store) read(ctx context.Context, stream string, which getRequest) (*mes
 }
 
 // last returns the last message of a subject from the leader of its stream, or nil if there is none.
-func (s *Store) last(ctx context.Context, operation, stream, subject string) (m *message, err error) {
+func (s *store) last(ctx context.Context, operation, stream, subject string) (m *message, err error) {
 	err = s.retry(ctx, operation, func(ctx context.Context) (err error) {
 		m, err = s.read(ctx, stream, getRequest{Last: subject})
 		return err
@@ -259,7 +259,7 @@ func (s *Store) last(ctx context.Context, operation, stream, subject string) (m 
 
 // readAnywhere returns the last message of a subject from any replica, or nil if the replica has
 // none. It makes one attempt.
-func (s *Store) readAnywhere(ctx context.Context, stream, subject string) (*message, error) {
+func (s *store) readAnywhere(ctx context.Context, stream, subject string) (*message, error) {
 	reply, err := s.nc.RequestWithContext(ctx, s.api+"DIRECT.GET."+stream+"."+subject, nil)
 	if err != nil {
 		return nil, err
@@ -277,7 +277,7 @@ func (s *Store) readAnywhere(ctx context.Context, stream, subject string) (*mess
 
 // readBatch returns up to n messages of a subject with a sequence of at least from, in ascending
 // order, from any replica. A replica may lag behind. It makes one attempt.
-func (s *Store) readBatch(ctx context.Context, stream, subject string, from uint64, n int) ([]message, error) {
+func (s *store) readBatch(ctx context.Context, stream, subject string, from uint64, n int) ([]message, error) {
 	inbox := s.nc.NewInbox()
 	replies := make(chan *nats.Msg, n+2)
 	sub, err := s.nc.ChanSubscribe(inbox, replies)
@@ -320,7 +320,7 @@ func (s *Store) readBatch(ctx context.Context, stream, subject string, from uint
 
 // readNext returns the messages of a subject with a sequence of at least from, in ascending order.
 // It returns up to n of them, and fewer only if the leader has no more.
-func (s *Store) readNext(ctx context.Context, stream, subject string, from uint64, n int) (list []message, err error) {
+func (s *store) readNext(ctx context.Context, stream, subject string, from uint64, n int) (list []message, err error) {
 	for len(list) < n {
 		more, err := s.readSome(ctx, stream, subject, from, n-len(list))
 		if err != nil || len(more) == 0 {
@@ -333,7 +333,7 @@ func (s *Store) readNext(ctx context.Context, stream, subject string, from uint6
 }
 
 // readSome is readNext, but returns any number of messages if there are some.
-func (s *Store) readSome(ctx context.Context, stream, subject string, from uint64, n int) (list []message, err error) {
+func (s *store) readSome(ctx context.Context, stream, subject string, from uint64, n int) (list []message, err error) {
 	err = s.retry(ctx, "read "+stream, func(ctx context.Context) (err error) {
 		list, err = s.readBatch(ctx, stream, subject, from, n)
 		if len(list) > 0 || err != nil {
@@ -350,7 +350,7 @@ func (s *Store) readSome(ctx context.Context, stream, subject string, from uint6
 }
 
 // lastSequence returns the sequence of the last message of a stream, from the leader.
-func (s *Store) lastSequence(ctx context.Context, stream string) (uint64, error) {
+func (s *store) lastSequence(ctx context.Context, stream string) (uint64, error) {
 	var response struct {
 		State struct {
 			Last uint64 `json:"last_seq"`
@@ -363,7 +363,7 @@ func (s *Store) lastSequence(ctx context.Context, stream string) (uint64, error)
 }
 
 // remove deletes a message and reports whether it existed. It makes one attempt.
-func (s *Store) remove(ctx context.Context, stream string, seq uint64) (existed bool, err error) {
+func (s *store) remove(ctx context.Context, stream string, seq uint64) (existed bool, err error) {
 	var response struct {
 		Success bool `json:"success"`
 	}
@@ -379,7 +379,7 @@ func (s *Store) remove(ctx context.Context, stream string, seq uint64) (existed 
 
 // list returns the subjects that match a filter and have messages, from the leader, in no particular
 // order.
-func (s *Store) list(ctx context.Context, stream, filter string) (subjects []string, err error) {
+func (s *store) list(ctx context.Context, stream, filter string) (subjects []string, err error) {
 	seen := make(map[string]bool)
 	for offset, total := 0, 0; ; {
 		var response struct {

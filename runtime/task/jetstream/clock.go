@@ -53,11 +53,11 @@ func apart(a, b time.Time) time.Duration { return a.Round(0).Sub(b.Round(0)).Abs
 
 // Now implements [task.Store]: it returns the time of the servers. [Open] and each renewal of the
 // lease of a member compare the clocks.
-func (s *Store) Now() time.Time { return s.clock.now() }
+func (s *store) Now() time.Time { return s.clock.now() }
 
 // earlier returns the earlier of the times of the servers and of this process. So nothing is
 // removed too early unless both clocks are wrong.
-func (s *Store) earlier() time.Time {
+func (s *store) earlier() time.Time {
 	now := s.clock.now()
 	if local := time.Now(); local.Round(0).Before(now) {
 		return local

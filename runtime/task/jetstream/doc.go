@@ -16,10 +16,10 @@
 // server.
 //
 // A server whose disk is full disables JetStream until it is restarted with free space. While most
-// of the servers have no space, all calls fail with [ErrUnavailable], and [Store.Health] returns an
+// of the servers have no space, all calls fail with [ErrUnavailable], and [task.Store.Health] returns an
 // error once a write has failed.
 //
-// [Store.Update] is a compare-and-set: the servers accept a message only if the last message of its
+// [task.Store.Update] is a compare-and-set: the servers accept a message only if the last message of its
 // subject has the expected sequence. So writers need no locks, and clocks decide nothing. If the
 // acknowledgement of a write is lost, the store repeats the write; it recognises its own write. If
 // a call fails because its context ended, or with [ErrUnavailable], the write may have happened.
@@ -30,7 +30,7 @@
 // earlier record of a task that it follows than the one that was announced or that it has written:
 // it repeats the read.
 //
-// [Store.Wait] subscribes to a subject on which the servers announce each write of the record. When
+// [task.Store.Wait] subscribes to a subject on which the servers announce each write of the record. When
 // an announcement arrives, it reads the record from the leader. The store reads all tasks with
 // waiters again after the connection was lost, after the election of a leader, and after it had to
 // drop announcements. Servers that are cut off from each other for a moment lose announcements,
@@ -42,9 +42,9 @@
 // # Streams
 //
 // A partition n of the store TASKS consists of two streams, TASKS-n and TASKS-n-index. Both discard
-// new messages when they are full; then writes fail with [ErrFull], and [Store.Health] reports it
+// new messages when they are full; then writes fail with [ErrFull], and [task.Store.Health] reports it
 // until a write succeeds. New tasks are refused with ErrFull while a sixteenth of TASKS-n is still
-// free, so that the tasks that exist can end. [Store.Sweep] needs no space. These are the subjects:
+// free, so that the tasks that exist can end. [task.Store.Sweep] needs no space. These are the subjects:
 //
 //	TASKS.n.r.ID             record of a task, with its small payloads and the last entries of its journal
 //	TASKS.n.p.ID.BLOB.i      part i of large params, of other large payloads, or of earlier entries
@@ -78,7 +78,7 @@
 //
 // # Expiry
 //
-// [Store.Sweep] drops expired tasks in the order of their expiry. If more than 1,024 tasks expire
+// [task.Store.Sweep] drops expired tasks in the order of their expiry. If more than 1,024 tasks expire
 // within a 2,048th of their TTL, it may drop these in the order of their creation. In addition, the
 // servers remove all messages of a task a day after it has expired: tasks that no process sweeps,
 // and messages that crashes have left. Those of an unfinished durable task they keep 30 days longer,
@@ -86,10 +86,10 @@
 //
 // # Clocks
 //
-// Processes and servers may have wrong clocks. [Store.Now] is the time of the servers: [Open] and
+// Processes and servers may have wrong clocks. [task.Store.Now] is the time of the servers: [Open] and
 // each renewal of a lease compare it with the monotonic clock of the process. If the time of the
 // servers jumps, the store accepts the new time only if it is closer to the wall clock of the
-// process. A [task.Manager] uses [Store.Now] for the times of records and for sleeps, and drops a
+// process. A [task.Manager] uses [task.Store.Now] for the times of records and for sleeps, and drops a
 // task once the clocks of both the process and the servers have reached its expiry.
 //
 // The servers count lifetimes of messages by their wall clocks. If the clock of the leader of

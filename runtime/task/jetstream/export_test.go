@@ -15,19 +15,22 @@ import (
 )
 
 // Waiters returns the number of calls of Wait that are registered.
-func Waiters(s task.Store) int { return s.(*Store).hub.Len() }
+func Waiters(s task.Store) int { return s.(*Store).streams.hub.Len() }
 
 // Name returns the name of the streams.
-func (s *Store) Name() string { return s.options.Name }
+func (s *Store) Name() string { return s.streams.options.Name }
 
 // RemoveAllOrphans is RemoveOrphans for entries of any age.
-func (s *Store) RemoveAllOrphans(ctx context.Context) (int, error) { return s.removeOrphans(ctx, 0) }
+func (s *Store) RemoveAllOrphans(ctx context.Context) (int, error) {
+	return s.streams.removeOrphans(ctx, 0)
+}
 
 // SetSweepPortion sets the number of entries of a bucket that are read at once.
-func (s *Store) SetSweepPortion(n int) { s.sweepPortion = n }
+func (s *Store) SetSweepPortion(n int) { s.streams.sweepPortion = n }
 
 // Downgrade writes a record without large payloads as version 1 of the format.
-func (s *Store) Downgrade(ctx context.Context, id string) error {
+func (opened *Store) Downgrade(ctx context.Context, id string) error {
+	s := opened.streams
 	r, err := s.get(ctx, id)
 	if err != nil {
 		return err
@@ -53,8 +56,9 @@ func (s *Store) Downgrade(ctx context.Context, id string) error {
 }
 
 // Entries returns the number of entries in the index of holders.
-func Entries(t testing.TB, s *Store) (n int) {
+func Entries(t testing.TB, opened *Store) (n int) {
 	t.Helper()
+	s := opened.streams
 	for partition := range s.partitions {
 		list, err := s.list(t.Context(), s.recordStream(partition), s.prefix(partition)+".h.*.*")
 		if err != nil {
@@ -70,8 +74,9 @@ func Entries(t testing.TB, s *Store) (n int) {
 }
 
 // Roster returns the number of members in the roster.
-func Roster(t testing.TB, s *Store) int {
+func Roster(t testing.TB, opened *Store) int {
 	t.Helper()
+	s := opened.streams
 	list, err := s.list(t.Context(), s.memberStream(), s.rosterSubject("*"))
 	if err != nil {
 		t.Fatal(err)
@@ -83,4 +88,4 @@ func Roster(t testing.TB, s *Store) int {
 }
 
 // SetTimeout sets Options.Timeout. The store must not be in use.
-func (s *Store) SetTimeout(d time.Duration) { s.options.Timeout = d }
+func (s *Store) SetTimeout(d time.Duration) { s.streams.options.Timeout = d }

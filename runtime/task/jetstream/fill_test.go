@@ -12,7 +12,8 @@ import (
 
 // Fill creates n tasks without waiting for each acknowledgement. The function record returns the
 // ith. The tasks must have a TTL and small payloads, and need no holder.
-func (s *Store) Fill(ctx context.Context, n int, record func(i int) task.Record) error {
+func (opened *Store) Fill(ctx context.Context, n int, record func(i int) task.Record) error {
+	s := opened.streams
 	js, err := jetstream.New(s.nc, jetstream.WithPublishAsyncMaxPending(16384))
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream"
-	"github.com/mcpwire/mcpwire/runtime/task/jetstream/natstest"
+	"github.com/mcpwire/mcpwire/runtime/task/jetstream/internal/natstest"
 )
 
 // faultFleet is a fleet whose servers can stall. They and the workers have clocks that can be set.

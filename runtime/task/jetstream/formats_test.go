@@ -17,7 +17,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/bolt"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream"
-	"github.com/mcpwire/mcpwire/runtime/task/jetstream/natstest"
+	"github.com/mcpwire/mcpwire/runtime/task/jetstream/internal/natstest"
 )
 
 // storedMessage is a message in a file of testdata, such as records.json.gz. The file is the JSON of

@@ -27,7 +27,7 @@ func (p place) heldSubject(member string) string { return heldPrefix(p.prefix, m
 func heldPrefix(prefix, member string) string { return prefix + ".h." + token(member) + "." }
 
 // addHeld adds a task to the index of its holder and returns the sequence of the entry.
-func (s *Store) addHeld(ctx context.Context, r *task.Record) (seq uint64, err error) {
+func (s *store) addHeld(ctx context.Context, r *task.Record) (seq uint64, err error) {
 	subject := s.place(r.ID).heldSubject(r.Claim.Member)
 	err = s.retry(ctx, "index task", func(ctx context.Context) (err error) {
 		seq, err = s.publish(ctx, newMessage(subject, nil, ttlOf(r, s.earlier())))
@@ -38,7 +38,7 @@ func (s *Store) addHeld(ctx context.Context, r *task.Record) (seq uint64, err er
 
 // hold prepares the index of holders for a write that replaces before. It returns the sequence of the
 // entry that the new record has.
-func (s *Store) hold(ctx context.Context, before *stored, next *task.Record) (seq uint64, err error) {
+func (s *store) hold(ctx context.Context, before *stored, next *task.Record) (seq uint64, err error) {
 	switch {
 	case !next.NeedsHolder():
 		return 0, nil
@@ -51,7 +51,7 @@ func (s *Store) hold(ctx context.Context, before *stored, next *task.Record) (se
 // release removes the entry of before if a write has made it obsolete. If this member has claimed
 // or disclaimed the task, it must be alive: otherwise readers of orphans may already have read the
 // index with the entry of after.
-func (s *Store) release(before, after *stored) {
+func (s *store) release(before, after *stored) {
 	if before.held == after.held {
 		return
 	}
@@ -66,7 +66,7 @@ func (s *Store) release(before, after *stored) {
 
 // discard deletes a message without waiting. If that fails, the entry is left for readers. It does
 // nothing if seq is 0.
-func (s *Store) discard(stream string, seq uint64) {
+func (s *store) discard(stream string, seq uint64) {
 	if seq != 0 {
 		s.nc.Publish(s.api+"STREAM.MSG.DELETE."+stream, fmt.Appendf(nil, `{"seq":%d,"no_erase":true}`, seq))
 	}
@@ -211,7 +211,7 @@ func (o *orphans) read(ctx context.Context, member string, ids []string) (briefs
 }
 
 // heldBy returns the ids of the tasks in the index of a member.
-func (s *Store) heldBy(ctx context.Context, partition int, member string) ([]string, error) {
+func (s *store) heldBy(ctx context.Context, partition int, member string) ([]string, error) {
 	prefix := heldPrefix(s.prefix(partition), member)
 	ids, err := s.list(ctx, s.recordStream(partition), prefix+"*")
 	for i := range ids {
@@ -257,7 +257,7 @@ func (m *membership) clean(ctx context.Context, member, id string) error {
 
 // touch replaces the message of a record by an equal one. It makes one attempt, and fails if the
 // record has changed.
-func (s *Store) touch(ctx context.Context, at place, m *message, r *task.Record) error {
+func (s *store) touch(ctx context.Context, at place, m *message, r *task.Record) error {
 	msg := newMessage(at.record, m.Data, ttlOf(r, s.earlier()))
 	msg.Header.Set(headerExpect, strconv.FormatUint(m.Seq, 10))
 	_, err := s.publish(ctx, msg)
@@ -268,7 +268,7 @@ func (s *Store) touch(ctx context.Context, at place, m *message, r *task.Record)
 }
 
 // repair adds a task to the index of its holder if its entry is missing.
-func (s *Store) repair(ctx context.Context, r *task.Record) error {
+func (s *store) repair(ctx context.Context, r *task.Record) error {
 	at := s.place(r.ID)
 	entry, err := s.last(ctx, "index task", at.stream, at.heldSubject(r.Claim.Member))
 	if err == nil && entry == nil {
@@ -281,7 +281,7 @@ func (s *Store) repair(ctx context.Context, r *task.Record) error {
 }
 
 // enroll adds a member to the roster, before its first claim.
-func (s *Store) enroll(ctx context.Context, member string) error {
+func (s *store) enroll(ctx context.Context, member string) error {
 	return s.retry(ctx, "join", func(ctx context.Context) error {
 		_, err := s.publish(ctx, newMessage(s.rosterSubject(token(member)), nil, 0))
 		return err
@@ -289,7 +289,7 @@ func (s *Store) enroll(ctx context.Context, member string) error {
 }
 
 // confirmEmpty fails with errOutdated unless the index of a member is empty.
-func (s *Store) confirmEmpty(ctx context.Context, member string) error {
+func (s *store) confirmEmpty(ctx context.Context, member string) error {
 	for partition := range s.partitions {
 		prefix := s.prefix(partition)
 		var empty bool
@@ -309,7 +309,7 @@ func (s *Store) confirmEmpty(ctx context.Context, member string) error {
 
 // confirmNone returns true if no message of a partition has a subject that matches filter. Suffix ends
 // the subject of the message that it publishes; see confirmLast.
-func (s *Store) confirmNone(ctx context.Context, prefix, suffix, filter string) (bool, error) {
+func (s *store) confirmNone(ctx context.Context, prefix, suffix, filter string) (bool, error) {
 	return s.confirmLast(ctx, prefix+".h._."+suffix, filter, 0)
 }
 
@@ -318,7 +318,7 @@ func (s *Store) confirmNone(ctx context.Context, prefix, suffix, filter string) 
 // servers accept only in that case. Unlike the answer to a read, an accepted write cannot come from a
 // server that was cut off and still acts as leader. The subject of the message is in the index of
 // holders or in the roster, for "_", which is no member. confirmLast makes one attempt.
-func (s *Store) confirmLast(ctx context.Context, subject, filter string, seq uint64) (bool, error) {
+func (s *store) confirmLast(ctx context.Context, subject, filter string, seq uint64) (bool, error) {
 	m := newMessage(subject, nil, tombstone)
 	m.Header.Set(headerExpect, strconv.FormatUint(seq, 10))
 	m.Header.Set(headerExpectSubject, filter)
@@ -336,7 +336,7 @@ func (s *Store) confirmLast(ctx context.Context, subject, filter string, seq uin
 var errOutdated = errors.New("outdated data was read")
 
 // strike removes a member that has ended, and whose index is empty, from the roster.
-func (s *Store) strike(ctx context.Context, member string) error {
+func (s *store) strike(ctx context.Context, member string) error {
 	m, err := s.last(ctx, "remove member", s.memberStream(), s.rosterSubject(token(member)))
 	if err == nil && m != nil {
 		s.discard(s.memberStream(), m.Seq)

@@ -15,17 +15,17 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/task"
-	"github.com/mcpwire/mcpwire/runtime/task/jetstream/natstest"
+	"github.com/mcpwire/mcpwire/runtime/task/jetstream/internal/natstest"
 )
 
 // openHeld opens a store and joins its fleet with a lease of a minute.
-func openHeld(t *testing.T, nc *nats.Conn, name string) (*Store, *membership) {
+func openHeld(t *testing.T, nc *nats.Conn, name string) (*store, *membership) {
 	t.Helper()
 	js, err := natsjs.New(nc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := Open(t.Context(), js, Options{Name: name, Storage: natsjs.MemoryStorage})
+	s, err := open(t.Context(), js, Options{Name: name, Storage: natsjs.MemoryStorage})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func openHeld(t *testing.T, nc *nats.Conn, name string) (*Store, *membership) {
 	return s, m.(*membership)
 }
 
-func createHeld(t *testing.T, s *Store, id, member string) task.Record {
+func createHeld(t *testing.T, s *store, id, member string) task.Record {
 	t.Helper()
 	r, err := s.Create(t.Context(), task.Record{ID: id, Status: mcp.TaskStatusWorking, Created: time.Now(), Claim: task.Claim{Member: member, Epoch: 1}})
 	if err != nil {
@@ -59,10 +59,10 @@ func orphanIDs(t *testing.T, m *membership) (ids []string) {
 }
 
 // settled waits until the index of holders has n entries. Entries are removed in the background.
-func settled(t *testing.T, s *Store, entries, roster int) {
+func settled(t *testing.T, s *store, entries, roster int) {
 	t.Helper()
 	natstest.Until(t, fmt.Sprintf("the index had %d entries, and the roster %d", entries, roster), func() bool {
-		return Entries(t, s) == entries && Roster(t, s) == roster
+		return Entries(t, &Store{streams: s}) == entries && Roster(t, &Store{streams: s}) == roster
 	})
 }
 
@@ -163,7 +163,7 @@ func TestRemoveOrphansRepairsIndexOfHolders(t *testing.T) {
 	if got := orphanIDs(t, m); len(got) > 0 {
 		t.Errorf("orphans are %v", got)
 	}
-	if _, err := s.RemoveOrphans(t.Context()); err != nil {
+	if _, err := s.removeOrphans(t.Context(), 24*time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	if got := orphanIDs(t, m); !slices.Equal(got, []string{"x"}) {
@@ -413,7 +413,7 @@ func TestMembersOfReplicaThatLags(t *testing.T) {
 
 // addMember writes the message of a member that does not renew it, and that the server keeps for an
 // hour, as if its clock was set back.
-func addMember(t *testing.T, s *Store, id string) {
+func addMember(t *testing.T, s *store, id string) {
 	t.Helper()
 	data, err := encodeMember(task.Member{Name: id, Lease: time.Minute})
 	if err == nil {
@@ -661,7 +661,7 @@ func TestMembersConfirmEmptyAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := Open(t.Context(), js, Options{Name: "S", Replicas: 3, Storage: natsjs.MemoryStorage})
+	s, err := open(t.Context(), js, Options{Name: "S", Replicas: 3, Storage: natsjs.MemoryStorage})
 	if err != nil {
 		t.Fatal(err)
 	}

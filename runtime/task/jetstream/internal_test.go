@@ -72,7 +72,7 @@ func TestLabelsAloneChangeFormat(t *testing.T) {
 // Calls that have collided do not all try again at the same times.
 func TestRetriesAreSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &Store{options: Options{Timeout: time.Minute}, lifetime: t.Context()}
+		s := &store{options: Options{Timeout: time.Minute}, lifetime: t.Context()}
 		begun := time.Now()
 		var group sync.WaitGroup
 		var mu sync.Mutex

@@ -15,8 +15,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/mcpwire/mcpwire/runtime/internal/watch"
 	"github.com/mcpwire/mcpwire/runtime/task"
-	"github.com/mcpwire/mcpwire/runtime/task/internal/watch"
 )
 
 // Errors of a [Store], possibly wrapped.
@@ -57,8 +57,29 @@ type Options struct {
 	Observe func(operation string, took time.Duration, err error)
 }
 
-// Store stores records in streams. Create one with [Open]. Its methods may be called concurrently.
+// Store is a store of tasks in streams. Create one with [Open]. Its methods may be called
+// concurrently.
 type Store struct {
+	task.Store
+	streams *store
+}
+
+// RemoveOrphans removes messages that crashes of writers have left: entries of indexes that are
+// older than a day and have no task, and parts that no record refers to. It returns the number of
+// messages that it has removed. Leftover messages only take space, and those of tasks with a TTL
+// expire by themselves.
+//
+// RemoveOrphans also repairs the index of holders. A task can be missing in it if a member stops for
+// longer than its lease just before it writes a claim, continues after the others have processed
+// its end, and dies before it notices. No member takes such a task over until RemoveOrphans is called.
+//
+// Call RemoveOrphans from time to time, in one process. It reads all records.
+func (s *Store) RemoveOrphans(ctx context.Context) (removed int, err error) {
+	return s.streams.removeOrphans(ctx, 24*time.Hour)
+}
+
+// store implements [task.Store].
+type store struct {
 	nc          *nats.Conn
 	id          string // random; identifies the Store among those of the same name
 	api         string // prefix of the subjects of the JetStream API
@@ -85,7 +106,7 @@ type Store struct {
 	probed time.Time  // when the last one began
 }
 
-var _ task.Store = (*Store)(nil)
+var _ task.Store = (*store)(nil)
 
 // Metadata of the streams.
 const (
@@ -97,11 +118,19 @@ const (
 
 // Open opens the store of the given name and creates its streams if they do not exist. It fails
 // with [ErrSchema] if a newer version of this package has changed the streams. Several processes
-// may open a store. The connection of js must stay open while the store is in use; [Store.Close]
+// may open a store. The connection of js must stay open while the store is in use; its Close
 // does not close it. It must reconnect after any outage: Open fails unless the connection was made
 // with nats.MaxReconnects(-1), because by default a connection is closed for ever after an outage
 // of about two minutes.
 func Open(ctx context.Context, js jetstream.JetStream, options Options) (*Store, error) {
+	s, err := open(ctx, js, options)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{Store: s, streams: s}, nil
+}
+
+func open(ctx context.Context, js jetstream.JetStream, options Options) (*store, error) {
 	if options.Name == "" {
 		options.Name = "TASKS"
 	}
@@ -124,7 +153,7 @@ func Open(ctx context.Context, js jetstream.JetStream, options Options) (*Store,
 	if o := &nc.Opts; !o.AllowReconnect || o.MaxReconnect >= 0 {
 		return nil, errors.New("jetstream: open: the connection gives up after some attempts to reconnect: connect with nats.MaxReconnects(-1)")
 	}
-	s := &Store{nc: nc, id: rand.Text(), options: options, part: min(maxPart, int(nc.MaxPayload())-4096), sweepPortion: 1024}
+	s := &store{nc: nc, id: rand.Text(), options: options, part: min(maxPart, int(nc.MaxPayload())-4096), sweepPortion: 1024}
 	if s.part < 4096 {
 		return nil, fmt.Errorf("jetstream: open: max_payload of the servers is %d (must be at least 8192)", nc.MaxPayload())
 	}
@@ -151,15 +180,15 @@ func Open(ctx context.Context, js jetstream.JetStream, options Options) (*Store,
 	return s, nil
 }
 
-func (s *Store) prefix(partition int) string { return s.options.Name + "." + strconv.Itoa(partition) }
-func (s *Store) recordStream(partition int) string {
+func (s *store) prefix(partition int) string { return s.options.Name + "." + strconv.Itoa(partition) }
+func (s *store) recordStream(partition int) string {
 	return fmt.Sprintf("%s-%d", s.options.Name, partition)
 }
-func (s *Store) indexStream(partition int) string { return s.recordStream(partition) + "-index" }
+func (s *store) indexStream(partition int) string { return s.recordStream(partition) + "-index" }
 
 // streams returns the configurations of the streams of a partition. For options that are unset,
 // they have the values of new streams.
-func (s *Store) streams(partition int) []jetstream.StreamConfig {
+func (s *store) streams(partition int) []jetstream.StreamConfig {
 	prefix := s.prefix(partition)
 	base := jetstream.StreamConfig{
 		Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew, Storage: s.options.Storage,
@@ -184,7 +213,7 @@ func (s *Store) streams(partition int) []jetstream.StreamConfig {
 
 // openStreams creates, checks or updates the streams. It begins with the stream of members, because
 // members of older versions cannot join after the upgrade of that stream.
-func (s *Store) openStreams(ctx context.Context, js jetstream.JetStream) error {
+func (s *store) openStreams(ctx context.Context, js jetstream.JetStream) error {
 	s.partitions = max(s.options.Partitions, 1)
 	if _, err := s.openStream(ctx, js, s.membersConfig()); err != nil {
 		return err
@@ -208,7 +237,7 @@ func (s *Store) openStreams(ctx context.Context, js jetstream.JetStream) error {
 
 // openStream creates, checks or updates one stream. It takes the number of partitions from the
 // stream if the stream exists.
-func (s *Store) openStream(ctx context.Context, js jetstream.JetStream, config jetstream.StreamConfig) (opened jetstream.StreamConfig, err error) {
+func (s *store) openStream(ctx context.Context, js jetstream.JetStream, config jetstream.StreamConfig) (opened jetstream.StreamConfig, err error) {
 	what := "open stream " + config.Name
 	var present *jetstream.StreamInfo
 	disabled := false
@@ -271,7 +300,7 @@ func (s *Store) openStream(ctx context.Context, js jetstream.JetStream, config j
 }
 
 // update updates the configuration of a stream.
-func (s *Store) update(ctx context.Context, js jetstream.JetStream, config jetstream.StreamConfig) error {
+func (s *store) update(ctx context.Context, js jetstream.JetStream, config jetstream.StreamConfig) error {
 	return s.retry(ctx, "update stream "+config.Name, func(ctx context.Context) error {
 		_, err := js.UpdateStream(ctx, config)
 		return unavailable(err)
@@ -300,7 +329,7 @@ func unavailable(err error) error {
 }
 
 // report stores the outcome of a write for Health.
-func (s *Store) report(err error) {
+func (s *store) report(err error) {
 	switch {
 	case err == nil:
 		if s.fault.Load() != nil {
@@ -314,7 +343,7 @@ func (s *Store) report(err error) {
 // Health implements [task.Store]. It returns an error while the connection is lost, and
 // after a write failed because a stream is full or the servers did not answer, until a write
 // succeeds. While it returns such an error, it tries a write itself, about once in a second.
-func (s *Store) Health() error {
+func (s *store) Health() error {
 	if s.lifetime.Err() != nil {
 		return task.ErrClosed
 	}
@@ -330,10 +359,10 @@ func (s *Store) Health() error {
 
 // Acquire implements [task.Store]. Announcements name the Store that has published them, so two
 // Managers with one Store would miss each other's changes.
-func (s *Store) Acquire() (release func(), err error) { return s.reservation.Acquire() }
+func (s *store) Acquire() (release func(), err error) { return s.reservation.Acquire() }
 
 // Close implements [task.Store]. It does not close the connection.
-func (s *Store) Close() error {
+func (s *store) Close() error {
 	s.once.Do(func() {
 		s.probes.Lock()
 		s.end()

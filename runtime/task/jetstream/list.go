@@ -10,7 +10,7 @@ import (
 
 // List implements [task.Store]. It reads a page of the index of the owner from any replica and asks
 // the leader whether there are more entries. It reads the records from the leader.
-func (s *Store) List(ctx context.Context, owner string, after uint64, limit int) (list []task.Record, err error) {
+func (s *store) List(ctx context.Context, owner string, after uint64, limit int) (list []task.Record, err error) {
 	defer s.observe("list", time.Now(), &err)
 	if err := s.begin(ctx); err != nil || after+1 == 0 {
 		return nil, err
@@ -44,7 +44,7 @@ const portion = 256
 
 // briefs returns the briefs of the tasks that have the given entries in the index of their owner.
 // It skips entries without a task.
-func (s *Store) briefs(ctx context.Context, entries []message) ([]task.Record, error) {
+func (s *store) briefs(ctx context.Context, entries []message) ([]task.Record, error) {
 	found := make([]*stored, len(entries))
 	err := parallel(len(entries), readers, func(n int) (err error) {
 		if id := string(entries[n].Data); validID(id) {
@@ -65,7 +65,7 @@ func (s *Store) briefs(ctx context.Context, entries []message) ([]task.Record, e
 }
 
 // Scan implements [task.Store]. It follows the indexes of all owners, which updates do not reorder.
-func (s *Store) Scan(ctx context.Context) iter.Seq2[task.Record, error] {
+func (s *store) Scan(ctx context.Context) iter.Seq2[task.Record, error] {
 	return func(yield func(task.Record, error) bool) {
 		for partition := range s.partitions {
 			stream, filter := s.indexStream(partition), s.prefix(partition)+".o.*"

@@ -56,7 +56,7 @@ const minLease = time.Second
 // Each member has a message in the stream of members, which expires with its lease. It renews the
 // message by compare-and-set, so that a member that the others have seen dead stays dead.
 type membership struct {
-	s       *Store
+	s       *store
 	self    task.Member // Draining, Missing, Heard and Load are guarded by mu
 	started time.Time   // with a monotonic reading
 	events  task.Events
@@ -150,14 +150,14 @@ func decodeLoad(text string) (l task.Load) {
 	return l
 }
 
-func (s *Store) memberStream() string           { return s.options.Name + "-members" }
-func (s *Store) memberKey(id string) string     { return s.options.Name + ".members.l." + id }
-func (s *Store) rosterSubject(id string) string { return s.options.Name + ".members.h." + id }
-func (s *Store) memberHint(id string) string    { return s.options.Name + ".members.w." + id }
-func (s *Store) offerSubject(id string) string  { return s.options.Name + ".members.o." + id }
+func (s *store) memberStream() string           { return s.options.Name + "-members" }
+func (s *store) memberKey(id string) string     { return s.options.Name + ".members.l." + id }
+func (s *store) rosterSubject(id string) string { return s.options.Name + ".members.h." + id }
+func (s *store) memberHint(id string) string    { return s.options.Name + ".members.w." + id }
+func (s *store) offerSubject(id string) string  { return s.options.Name + ".members.o." + id }
 
 // membersConfig returns the configuration of the stream of members.
-func (s *Store) membersConfig() jetstream.StreamConfig {
+func (s *store) membersConfig() jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: s.memberStream(), Description: "Members of the fleet", Subjects: []string{s.memberKey("*"), s.rosterSubject("*")},
 		Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew, Storage: s.options.Storage,
@@ -169,7 +169,7 @@ func (s *Store) membersConfig() jetstream.StreamConfig {
 }
 
 // Join implements [task.Store].
-func (s *Store) Join(ctx context.Context, self task.Member, e task.Events) (joined task.Membership, err error) {
+func (s *store) Join(ctx context.Context, self task.Member, e task.Events) (joined task.Membership, err error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
@@ -694,7 +694,7 @@ func (m *membership) checkSilent() bool {
 
 // endMember replaces the message of a member by the last one, unless the member has renewed its
 // lease.
-func (s *Store) endMember(ctx context.Context, id string, seq uint64) error {
+func (s *store) endMember(ctx context.Context, id string, seq uint64) error {
 	return s.retry(ctx, "end lease", func(ctx context.Context) error {
 		msg := newMessage(s.memberKey(id), nil, minLease)
 		msg.Header.Set(headerExpect, strconv.FormatUint(seq, 10))

@@ -8,22 +8,8 @@ import (
 	"time"
 )
 
-// RemoveOrphans removes messages that crashes of writers have left: entries of indexes that are
-// older than a day and have no task, and parts that no record refers to. It returns the number of
-// messages that it has removed. Leftover messages only take space, and those of tasks with a TTL
-// expire by themselves.
-//
-// RemoveOrphans also repairs the index of holders. A task can be missing in it if a member stops for
-// longer than its lease just before it writes a claim, continues after the others have processed
-// its end, and dies before it notices. No member takes such a task over until RemoveOrphans is called.
-//
-// Call RemoveOrphans from time to time, in one process. It reads all records.
-func (s *Store) RemoveOrphans(ctx context.Context) (removed int, err error) {
-	return s.removeOrphans(ctx, 24*time.Hour)
-}
-
-// removeOrphans is RemoveOrphans for entries of at least the given age.
-func (s *Store) removeOrphans(ctx context.Context, age time.Duration) (removed int, err error) {
+// removeOrphans implements [Store.RemoveOrphans] for entries of at least the given age.
+func (s *store) removeOrphans(ctx context.Context, age time.Duration) (removed int, err error) {
 	if err := s.begin(ctx); err != nil {
 		return 0, err
 	}
@@ -43,7 +29,7 @@ func (s *Store) removeOrphans(ctx context.Context, age time.Duration) (removed i
 
 // removeOrphanEntries removes the entries in the index of owners that have no task. A younger entry
 // may belong to a task that is being created.
-func (s *Store) removeOrphanEntries(ctx context.Context, partition int, age time.Duration) (removed int, err error) {
+func (s *store) removeOrphanEntries(ctx context.Context, partition int, age time.Duration) (removed int, err error) {
 	stream, filter := s.indexStream(partition), s.prefix(partition)+".o.*"
 	for from := uint64(1); ; {
 		entries, err := s.readNext(ctx, stream, filter, from, portion)
@@ -89,7 +75,7 @@ func (s *Store) removeOrphanEntries(ctx context.Context, partition int, age time
 
 // removeOrphanParts removes the parts that no record refers to. A part is written together with the
 // record that refers to it, and its subject is never used again.
-func (s *Store) removeOrphanParts(ctx context.Context, partition int) (removed int, err error) {
+func (s *store) removeOrphanParts(ctx context.Context, partition int) (removed int, err error) {
 	prefix := s.prefix(partition) + ".p."
 	stream := s.recordStream(partition)
 	subjects, err := s.list(ctx, stream, prefix+"*.*.*")

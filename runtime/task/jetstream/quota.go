@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/mcpwire/mcpwire/runtime/internal/quota"
 	"github.com/mcpwire/mcpwire/runtime/task"
-	"github.com/mcpwire/mcpwire/runtime/task/internal/quota"
 )
 
 // wireQuota is the JSON of a quota.
@@ -33,9 +33,9 @@ type quotaView struct {
 	doubtful bool
 }
 
-func (s *Store) quotaStream() string         { return s.options.Name + "-quotas" }
-func (s *Store) quotaKey(key string) string  { return s.options.Name + ".quotas.q." + key }
-func (s *Store) quotaHint(key string) string { return s.options.Name + ".quotas.w." + key }
+func (s *store) quotaStream() string         { return s.options.Name + "-quotas" }
+func (s *store) quotaKey(key string) string  { return s.options.Name + ".quotas.q." + key }
+func (s *store) quotaHint(key string) string { return s.options.Name + ".quotas.w." + key }
 
 // quotaDigest returns the token of a subject that stands for the name of a quota.
 func quotaDigest(name string) string {
@@ -45,7 +45,7 @@ func quotaDigest(name string) string {
 
 // quotasConfig returns the configuration of the stream of quotas. Announcements carry the quota, so
 // that the members that wait for permits need not read it.
-func (s *Store) quotasConfig() jetstream.StreamConfig {
+func (s *store) quotasConfig() jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: s.quotaStream(), Description: "Quotas of the fleet", Subjects: []string{s.quotaKey("*")},
 		Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew, Storage: s.options.Storage,

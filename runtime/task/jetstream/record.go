@@ -400,7 +400,7 @@ func (b *blob) subjects(prefix, token string) (list []string) {
 // prepare returns the change from before to the record r, whose constant fields and Revision are
 // set. Before is nil for a new record. Held is the sequence of the entry in the index of its
 // holder. The function journal returns the first n entries of before.
-func (s *Store) prepare(before *stored, r task.Record, held uint64, journal func(n int) ([]task.Entry, error)) (*change, error) {
+func (s *store) prepare(before *stored, r task.Record, held uint64, journal func(n int) ([]task.Entry, error)) (*change, error) {
 	at := s.place(r.ID)
 	next := &stored{record: r, held: held}
 	rand.Read(next.write[:])

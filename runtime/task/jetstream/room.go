@@ -33,7 +33,7 @@ type room struct {
 const smallRecord = 1024
 
 // checkRoom fails with ErrFull if the stream of a partition has no room for new tasks.
-func (s *Store) checkRoom(ctx context.Context, partition int) error {
+func (s *store) checkRoom(ctx context.Context, partition int) error {
 	room := &s.rooms[partition]
 	room.mu.Lock() // one call reads the size, and the others wait for it
 	defer room.mu.Unlock()
@@ -50,7 +50,7 @@ func (s *Store) checkRoom(ctx context.Context, partition int) error {
 
 // measure reads the size of the stream of a partition, in one attempt. The caller holds the mu of
 // the room.
-func (s *Store) measure(ctx context.Context, partition int, room *room) error {
+func (s *store) measure(ctx context.Context, partition int, room *room) error {
 	var info struct {
 		Config struct {
 			MaxBytes int64 `json:"max_bytes"`
@@ -77,7 +77,7 @@ func (s *Store) measure(ctx context.Context, partition int, room *room) error {
 
 // probe finds out whether the servers accept writes again, and then resets the error that Health
 // reports. It does not repeat its requests; Health calls it again.
-func (s *Store) probe() {
+func (s *store) probe() {
 	ctx, cancel := context.WithTimeout(s.lifetime, attemptTimeout)
 	defer cancel()
 	for n := range s.partitions {
@@ -97,7 +97,7 @@ func (s *Store) probe() {
 const probePeriod = time.Second
 
 // probeSoon starts a probe, unless one has begun within probePeriod.
-func (s *Store) probeSoon() {
+func (s *store) probeSoon() {
 	s.probes.Lock()
 	defer s.probes.Unlock()
 	if s.lifetime.Err() == nil && time.Since(s.probed) >= probePeriod {

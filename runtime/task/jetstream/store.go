@@ -31,7 +31,7 @@ type place struct {
 }
 
 // place returns the place of a task.
-func (s *Store) place(id string) place {
+func (s *store) place(id string) place {
 	h := fnv.New32a()
 	h.Write([]byte(id))
 	n := int(h.Sum32() % uint32(s.partitions))
@@ -42,7 +42,7 @@ func (s *Store) place(id string) place {
 
 // ownerPlace returns the stream and the prefix of the index of an owner, and the token of the
 // owner. The token is a digest, because owners may have any length and contain any bytes.
-func (s *Store) ownerPlace(owner string) (stream, prefix, token string) {
+func (s *store) ownerPlace(owner string) (stream, prefix, token string) {
 	sum := sha256.Sum256([]byte(owner))
 	n := int(binary.BigEndian.Uint32(sum[:]) % uint32(s.partitions))
 	return s.indexStream(n), s.prefix(n), hex.EncodeToString(sum[:16])
@@ -52,7 +52,7 @@ func (s *Store) ownerPlace(owner string) (stream, prefix, token string) {
 func validID(id string) bool { return len(id) > 0 && len(id) <= maxID }
 
 // begin returns an error if ctx has ended or the store is closed. Each call begins with it.
-func (s *Store) begin(ctx context.Context) error {
+func (s *store) begin(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (s *Store) begin(ctx context.Context) error {
 }
 
 // observe reports a call to Options.Observe; use it with defer.
-func (s *Store) observe(operation string, start time.Time, err *error) {
+func (s *store) observe(operation string, start time.Time, err *error) {
 	if s.options.Observe != nil {
 		s.options.Observe(operation, time.Since(start), *err)
 	}
@@ -74,7 +74,7 @@ var errMoved = errors.New("another write came first")
 
 // load returns the record of a task from the leader, or nil if there is none. Its payloads are
 // missing if they are in parts.
-func (s *Store) load(ctx context.Context, id string) (r *stored, err error) {
+func (s *store) load(ctx context.Context, id string) (r *stored, err error) {
 	err = s.retry(ctx, "read task", func(ctx context.Context) (err error) {
 		r, err = s.loadOnce(ctx, id)
 		return err
@@ -83,7 +83,7 @@ func (s *Store) load(ctx context.Context, id string) (r *stored, err error) {
 }
 
 // loadOnce is load with one attempt.
-func (s *Store) loadOnce(ctx context.Context, id string) (*stored, error) {
+func (s *store) loadOnce(ctx context.Context, id string) (*stored, error) {
 	at := s.place(id)
 	m, err := s.read(ctx, at.stream, getRequest{Last: at.record})
 	if err != nil {
@@ -109,7 +109,7 @@ func (s *Store) loadOnce(ctx context.Context, id string) (*stored, error) {
 
 // find is load for calls that fail with [task.ErrNotFound] if there is no record. It does not rely
 // on a read alone, because a server that was cut off and still acts as leader lacks new tasks.
-func (s *Store) find(ctx context.Context, id string) (r *stored, err error) {
+func (s *store) find(ctx context.Context, id string) (r *stored, err error) {
 	err = s.retry(ctx, "read task", func(ctx context.Context) (err error) {
 		if r, err = s.loadOnce(ctx, id); err != nil || r != nil {
 			return err
@@ -131,7 +131,7 @@ func (s *Store) find(ctx context.Context, id string) (r *stored, err error) {
 // is another one, write returns errMoved and the present record, or nil if there is no record. It
 // recognises its own write if the acknowledgement was lost. Its error wraps [task.ErrDoubtful] if
 // the write of a new record may still arrive: a server that hangs may pass it on later.
-func (s *Store) write(ctx context.Context, c *change, expect uint64) (present *stored, err error) {
+func (s *store) write(ctx context.Context, c *change, expect uint64) (present *stored, err error) {
 	at := s.place(c.next.record.ID)
 	var rest []string
 	unsure := false      // whether an earlier attempt may have written
@@ -210,7 +210,7 @@ func (errRepeat) Is(target error) bool { return target == nats.ErrTimeout }
 
 // removeParts replaces parts by empty messages that expire after tombstone. If it fails, the parts
 // remain until their own lifetime ends; see ttlOf.
-func (s *Store) removeParts(ctx context.Context, subjects []string) {
+func (s *store) removeParts(ctx context.Context, subjects []string) {
 	var messages []*nats.Msg
 	for _, subject := range subjects {
 		messages = append(messages, newMessage(subject, nil, tombstone))
@@ -223,7 +223,7 @@ func (s *Store) removeParts(ctx context.Context, subjects []string) {
 }
 
 // Create implements [task.Store]. The id must have 1 to 128 bytes.
-func (s *Store) Create(ctx context.Context, r task.Record) (created task.Record, err error) {
+func (s *store) Create(ctx context.Context, r task.Record) (created task.Record, err error) {
 	defer s.observe("create", time.Now(), &err)
 	if err := s.begin(ctx); err != nil {
 		return task.Record{}, err
@@ -259,7 +259,7 @@ func (s *Store) Create(ctx context.Context, r task.Record) (created task.Record,
 }
 
 // Get implements [task.Store]. It reads from the leader.
-func (s *Store) Get(ctx context.Context, id string) (r task.Record, err error) {
+func (s *store) Get(ctx context.Context, id string) (r task.Record, err error) {
 	defer s.observe("get", time.Now(), &err)
 	found, err := s.get(ctx, id)
 	if err != nil {
@@ -272,7 +272,7 @@ func (s *Store) Get(ctx context.Context, id string) (r task.Record, err error) {
 const maxRereads = 10
 
 // get returns the record of a task with its payloads.
-func (s *Store) get(ctx context.Context, id string) (*stored, error) {
+func (s *store) get(ctx context.Context, id string) (*stored, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
@@ -295,7 +295,7 @@ func (s *Store) get(ctx context.Context, id string) (*stored, error) {
 }
 
 // readPayloads reads the payloads of a record that are in parts.
-func (s *Store) readPayloads(ctx context.Context, r *stored) error {
+func (s *store) readPayloads(ctx context.Context, r *stored) error {
 	params := r.record.Params
 	if r.body.parts > 0 {
 		body, err := s.readBlob(ctx, r.record.ID, &r.body)
@@ -325,7 +325,7 @@ var errReplaced = fmt.Errorf("%w: part is missing", task.ErrCorrupt)
 const readers = 16
 
 // readBlob returns the data of a blob of a task.
-func (s *Store) readBlob(ctx context.Context, id string, b *blob) ([]byte, error) {
+func (s *store) readBlob(ctx context.Context, id string, b *blob) ([]byte, error) {
 	at := s.place(id)
 	parts := make([][]byte, b.parts)
 	err := parallel(b.parts, readers, func(n int) error {
@@ -389,7 +389,7 @@ func parallel(n, limit int, f func(n int) error) error {
 }
 
 // Journal implements [task.Store].
-func (s *Store) Journal(ctx context.Context, id string) (entries []task.Entry, err error) {
+func (s *store) Journal(ctx context.Context, id string) (entries []task.Entry, err error) {
 	defer s.observe("journal", time.Now(), &err)
 	if err := s.begin(ctx); err != nil {
 		return nil, err
@@ -410,7 +410,7 @@ func (s *Store) Journal(ctx context.Context, id string) (entries []task.Entry, e
 }
 
 // entries returns the journal of a record.
-func (s *Store) entries(ctx context.Context, r *stored) ([]task.Entry, error) {
+func (s *store) entries(ctx context.Context, r *stored) ([]task.Entry, error) {
 	if r.journal.parts == 0 {
 		return r.tail, nil
 	}
@@ -429,7 +429,7 @@ func (s *Store) entries(ctx context.Context, r *stored) ([]task.Entry, error) {
 }
 
 // Update implements [task.Store].
-func (s *Store) Update(ctx context.Context, r task.Record) (updated task.Record, err error) {
+func (s *store) Update(ctx context.Context, r task.Record) (updated task.Record, err error) {
 	defer s.observe("update", time.Now(), &err)
 	if err := s.begin(ctx); err != nil {
 		return task.Record{}, err
@@ -502,7 +502,7 @@ type indexed struct {
 
 // addToIndexes publishes the entries of a task in the indexes of its owner, of expiries and of its
 // holder.
-func (s *Store) addToIndexes(ctx context.Context, r *task.Record) (index indexed, err error) {
+func (s *store) addToIndexes(ctx context.Context, r *task.Record) (index indexed, err error) {
 	stream, prefix, owner := s.ownerPlace(r.Owner)
 	index.stream = stream
 	ttl := ttlOf(r, s.earlier())
@@ -537,7 +537,7 @@ func (s *Store) addToIndexes(ctx context.Context, r *task.Record) (index indexed
 
 // removeFromIndexes removes entries. If it fails, entries remain, and readers skip them. The entry
 // of the holder stays: it may belong to an earlier task with this id.
-func (s *Store) removeFromIndexes(ctx context.Context, index indexed) {
+func (s *store) removeFromIndexes(ctx context.Context, index indexed) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	for _, seq := range []uint64{index.owner, index.due} {

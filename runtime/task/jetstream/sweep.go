@@ -51,14 +51,14 @@ type dueBucket struct {
 // entries of a large bucket have expired, it reads the bucket in portions, so that a Sweep reads
 // only entries that it drops. The order within such a bucket is that of creation.
 type expiries struct {
-	s       *Store
+	s       *store
 	now     time.Time
 	buckets []dueBucket // those not read to their end, in the order of their start
 	queue   dueQueue
 }
 
 // expiries starts an iteration for a Sweep at the given time.
-func (s *Store) expiries(ctx context.Context, now time.Time) (*expiries, error) {
+func (s *store) expiries(ctx context.Context, now time.Time) (*expiries, error) {
 	e := &expiries{s: s, now: now}
 	for partition := range s.partitions {
 		stream, prefix := s.indexStream(partition), s.prefix(partition)+".d."
@@ -112,7 +112,7 @@ func (e *expiries) peek(ctx context.Context) (*due, error) {
 
 // Sweep implements [task.Store]. Several processes may sweep at once; a task is in the result of
 // one of them.
-func (s *Store) Sweep(ctx context.Context, now time.Time, limit int) (dropped []task.Record, next time.Time, err error) {
+func (s *store) Sweep(ctx context.Context, now time.Time, limit int) (dropped []task.Record, next time.Time, err error) {
 	defer s.observe("sweep", time.Now(), &err)
 	if err := s.begin(ctx); err != nil {
 		return nil, time.Time{}, err
@@ -158,7 +158,7 @@ func (s *Store) Sweep(ctx context.Context, now time.Time, limit int) (dropped []
 
 // drop drops a task that has expired at now, and returns its brief. It returns nil if another call
 // has dropped the task, or if the task is retained: then the entry stays for later calls.
-func (s *Store) drop(ctx context.Context, d *due, now time.Time) (*task.Record, error) {
+func (s *store) drop(ctx context.Context, d *due, now time.Time) (*task.Record, error) {
 	if !validID(d.id) {
 		return nil, nil
 	}
@@ -212,7 +212,7 @@ func (s *Store) drop(ctx context.Context, d *due, now time.Time) (*task.Record, 
 }
 
 // forget notifies the waiters of a dropped task and removes its entry from the index of expiries.
-func (s *Store) forget(ctx context.Context, at place, d *due) error {
+func (s *store) forget(ctx context.Context, at place, d *due) error {
 	return s.retry(ctx, "drop task", func(ctx context.Context) error {
 		if err := s.hint(at); err != nil {
 			return err
@@ -223,7 +223,7 @@ func (s *Store) forget(ctx context.Context, at place, d *due) error {
 }
 
 // hint makes the waiters of a task read its record.
-func (s *Store) hint(at place) error {
+func (s *store) hint(at place) error {
 	m := nats.NewMsg(at.hints())
 	m.Header.Set(headerStore, s.id)
 	return s.nc.PublishMsg(m)

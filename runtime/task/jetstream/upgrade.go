@@ -20,7 +20,7 @@ import (
 // version 1 can neither renew their leases nor join.
 
 // olderMembers returns the names of the living members of version 1.
-func (s *Store) olderMembers(ctx context.Context) (names []string, err error) {
+func (s *store) olderMembers(ctx context.Context) (names []string, err error) {
 	subjects, err := s.list(ctx, s.memberStream(), s.options.Name+".members.m.*")
 	for _, subject := range subjects {
 		m, err := s.last(ctx, "read member", s.memberStream(), subject)
@@ -36,7 +36,7 @@ func (s *Store) olderMembers(ctx context.Context) (names []string, err error) {
 }
 
 // checkMembers fails while members of version 1 are alive.
-func (s *Store) checkMembers(ctx context.Context) error {
+func (s *store) checkMembers(ctx context.Context) error {
 	names, err := s.olderMembers(ctx)
 	if err == nil && len(names) > 0 {
 		err = fmt.Errorf("%w: members of an older version are alive: %s", ErrSchema, strings.Join(names, ", "))
@@ -46,7 +46,7 @@ func (s *Store) checkMembers(ctx context.Context) error {
 
 // indexHolders builds the index of holders of a partition from its records, for an upgrade. Several
 // processes may do so at once, and others may use the store meanwhile.
-func (s *Store) indexHolders(ctx context.Context, js jetstream.JetStream, partition int, config jetstream.StreamConfig) error {
+func (s *store) indexHolders(ctx context.Context, js jetstream.JetStream, partition int, config jetstream.StreamConfig) error {
 	for { // until members of version 1 that joined during the upgrade have lost their leases
 		names, err := s.olderMembers(ctx)
 		if err != nil {

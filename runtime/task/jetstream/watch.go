@@ -44,7 +44,7 @@ func (p place) hints() string { return p.prefix + ".w." + p.token }
 const hintQueue = 4096
 
 // startWatching starts the goroutine that processes hints. It ends with the lifetime of the store.
-func (s *Store) startWatching() error {
+func (s *store) startWatching() error {
 	w := &s.watches
 	w.byHint = make(map[string]*watched)
 	w.hints = make(chan *nats.Msg, hintQueue)
@@ -76,7 +76,7 @@ func (s *Store) startWatching() error {
 
 const electionPrefix = "$JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED."
 
-func (s *Store) processHints() {
+func (s *store) processHints() {
 	w := &s.watches
 	for {
 		select {
@@ -113,7 +113,7 @@ const (
 )
 
 // recheck looks for changes whose hints were lost until the lifetime of the store ends.
-func (s *Store) recheck() {
+func (s *store) recheck() {
 	for {
 		ids := s.watchedIDs()
 		pause := max(recheckInterval/time.Duration(max(len(ids), 1)), recheckPause)
@@ -130,7 +130,7 @@ func (s *Store) recheck() {
 }
 
 // pause waits for d. It returns false if the lifetime of the store ends.
-func (s *Store) pause(d time.Duration) bool {
+func (s *store) pause(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -142,7 +142,7 @@ func (s *Store) pause(d time.Duration) bool {
 }
 
 // watchedIDs returns the ids of the tasks that are watched or followed.
-func (s *Store) watchedIDs() (ids []string) {
+func (s *store) watchedIDs() (ids []string) {
 	w := &s.watches
 	w.mu.Lock()
 	for _, t := range w.byHint {
@@ -158,7 +158,7 @@ func (s *Store) watchedIDs() (ids []string) {
 
 // recheckTask compares the latest record of a task with what the hints have announced. A replica
 // that lags behind changes nothing: the next look finds the record.
-func (s *Store) recheckTask(id string) {
+func (s *store) recheckTask(id string) {
 	ctx, cancel := context.WithTimeout(s.lifetime, attemptTimeout)
 	defer cancel()
 	at := s.place(id)
@@ -179,7 +179,7 @@ func (s *Store) recheckTask(id string) {
 // readAll reads all watched tasks, because changes may have been missed. Restarted is set if the
 // servers may have been restarted: they may have lost the latest writes, so that the records may
 // have lower sequences than those that were seen or announced.
-func (s *Store) readAll(restarted bool) {
+func (s *store) readAll(restarted bool) {
 	w := &s.watches
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -192,14 +192,14 @@ func (s *Store) readAll(restarted bool) {
 }
 
 // changed reads a task after a hint. Seq is the sequence of the change, or 0 if it is unknown.
-func (s *Store) changed(hint string, seq uint64) {
+func (s *store) changed(hint string, seq uint64) {
 	s.watches.mu.Lock()
 	defer s.watches.mu.Unlock()
 	s.changedLocked(hint, seq)
 }
 
 // changedLocked is changed for a caller that holds the lock.
-func (s *Store) changedLocked(hint string, seq uint64) {
+func (s *store) changedLocked(hint string, seq uint64) {
 	t := s.watches.byHint[hint]
 	if t == nil || seq != 0 && seq <= t.seen || s.lifetime.Err() != nil {
 		return
@@ -213,7 +213,7 @@ func (s *Store) changedLocked(hint string, seq uint64) {
 
 // reread reads a watched task until it has seen the changes that hints have announced, and wakes
 // the waiters.
-func (s *Store) reread(hint string, t *watched) {
+func (s *store) reread(hint string, t *watched) {
 	w := &s.watches
 	for pause := minPause; ; {
 		w.mu.Lock()
@@ -249,7 +249,7 @@ func (s *Store) reread(hint string, t *watched) {
 }
 
 // publishRecord wakes the waiters of a watched task.
-func (s *Store) publishRecord(t *watched, r *stored) {
+func (s *store) publishRecord(t *watched, r *stored) {
 	w := &s.watches
 	w.mu.Lock()
 	t.seen = max(t.seen, r.seq)
@@ -258,7 +258,7 @@ func (s *Store) publishRecord(t *watched, r *stored) {
 }
 
 // published wakes the waiters of this process after a write.
-func (s *Store) published(r *stored) {
+func (s *store) published(r *stored) {
 	w := &s.watches
 	w.mu.Lock()
 	t := w.byHint[s.place(r.record.ID).hints()]
@@ -269,10 +269,10 @@ func (s *Store) published(r *stored) {
 }
 
 // dropped wakes the waiters of this process after a task was dropped.
-func (s *Store) dropped(id string) { s.hub.Remove(id) }
+func (s *store) dropped(id string) { s.hub.Remove(id) }
 
 // Wait implements [task.Store].
-func (s *Store) Wait(ctx context.Context, id string, revision uint64) (task.Record, error) {
+func (s *store) Wait(ctx context.Context, id string, revision uint64) (task.Record, error) {
 	if err := s.begin(ctx); err != nil {
 		return task.Record{}, err
 	}
@@ -295,7 +295,7 @@ func (s *Store) Wait(ctx context.Context, id string, revision uint64) (task.Reco
 
 // watch subscribes to the hints of a task. The server receives the subscription before later
 // requests of this connection.
-func (s *Store) watch(hint, id string) error {
+func (s *store) watch(hint, id string) error {
 	w := &s.watches
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -312,7 +312,7 @@ func (s *Store) watch(hint, id string) error {
 }
 
 // unwatch ends the subscription with the last waiter.
-func (s *Store) unwatch(hint string) {
+func (s *store) unwatch(hint string) {
 	w := &s.watches
 	w.mu.Lock()
 	t := w.byHint[hint]

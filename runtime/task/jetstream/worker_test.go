@@ -20,7 +20,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream"
-	"github.com/mcpwire/mcpwire/runtime/task/jetstream/natstest"
+	"github.com/mcpwire/mcpwire/runtime/task/jetstream/internal/natstest"
 )
 
 // Variables of the environment of a worker, a child process of the test.

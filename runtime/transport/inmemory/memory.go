@@ -25,7 +25,7 @@ type Options struct {
 // copy. Closing either end closes the connection for both: Read of the other end returns the
 // pending messages, and then [transport.ErrClosed]. Close waits for the goroutines that deliver
 // messages at its end.
-func Pair(o Options) (a, b *Conn) {
+func Pair(o Options) (a, b transport.HalfCloser) {
 	if o.MaxQueue <= 0 {
 		o.MaxQueue = transport.DefaultMaxQueue
 	}
@@ -33,22 +33,22 @@ func Pair(o Options) (a, b *Conn) {
 		o.StallTimeout = transport.DefaultStallTimeout
 	}
 	x, y := queue.New(o.MaxQueue, o.StallTimeout), queue.New(o.MaxQueue, o.StallTimeout)
-	return &Conn{in: x, out: y}, &Conn{in: y, out: x}
+	return &conn{in: x, out: y}, &conn{in: y, out: x}
 }
 
-// Conn is one end of a pair. It is a [transport.HalfCloser] and a [transport.Pusher].
-type Conn struct {
+// conn is one end of a pair.
+type conn struct {
 	in, out *queue.Queue
 }
 
 // Read returns the next message that was written to the other end.
-func (c *Conn) Read() (transport.Message, error) {
+func (c *conn) Read() (transport.Message, error) {
 	m, err := c.in.Next()
 	return transport.Message{Text: m.Text}, err
 }
 
 // Push implements [transport.Pusher]. As a rule, the goroutine that writes a message calls take.
-func (c *Conn) Push(outer transport.Conn, take func(transport.Message, error)) bool {
+func (c *conn) Push(outer transport.Conn, take func(transport.Message, error)) bool {
 	if outer != transport.Conn(c) {
 		return false
 	}
@@ -57,7 +57,7 @@ func (c *Conn) Push(outer transport.Conn, take func(transport.Message, error)) b
 }
 
 // Write passes m to the other end.
-func (c *Conn) Write(ctx context.Context, m transport.Message) error {
+func (c *conn) Write(ctx context.Context, m transport.Message) error {
 	err := c.out.Put(ctx, m)
 	if err == io.EOF {
 		return transport.ErrClosed
@@ -67,13 +67,13 @@ func (c *Conn) Write(ctx context.Context, m transport.Message) error {
 
 // CloseWrite closes the sending direction: the other end reads the pending messages, and then
 // [io.EOF]. It returns at once, and never fails.
-func (c *Conn) CloseWrite() error {
+func (c *conn) CloseWrite() error {
 	c.out.Close(io.EOF)
 	return nil
 }
 
 // Close closes the connection for both ends. It never fails.
-func (c *Conn) Close() error {
+func (c *conn) Close() error {
 	c.in.Close(transport.ErrClosed)
 	c.in.Discard()
 	c.out.Close(transport.ErrClosed)

@@ -22,27 +22,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/httpcore"
 )
 
-// Client is the client end of a connection. It is a [transport.Conn] for a session in the role of
-// the client.
-//
-// Each written message is one POST, which is never repeated once the server may have received it.
-// If the server rejects a message, Read returns a [*transport.DeliveryError], which may wrap a
-// [*httpclient.StatusError], and the connection stays open. A request whose POST was sent waits for
-// its answer on the stream, even if the response to the POST is lost. Write of a notification
-// returns when the server has accepted it or it is lost. Write of a request or an answer does not
-// wait for that. If notifications/initialized is lost or rejected, the Client sends it again, with
-// the delays of [httpclient.Options], until the server accepts it.
-//
-// A broken stream cannot be resumed, and the server's session ends with it. The Client is a
-// [transport.Reopener]: Read returns a [*transport.SessionLostError], requests that were sent fail,
-// and Reopen opens another stream. It retries with increasing delays; see [httpclient.Options]. The
-// Client also drops the session if the server answers a message with status 404. Reopen fails if
-// the server rejects the new stream, but not because of a response that a proxy without a server
-// gives: status 404 or 405, a page, or a redirect. If the stream of the first session breaks before
-// initialize is answered, the connection ends.
-//
-// The query of the server's URLs, which names the session, does not appear in errors and logs.
-type Client struct {
+// client is the client end of a connection; see [Dial].
+type client struct {
 	end   *httpcore.End
 	url   *url.URL
 	close func()
@@ -66,7 +47,7 @@ type stream struct {
 
 	number uint32 // of the session; see [transport.Reopener]
 
-	// Guarded by Client.mu.
+	// Guarded by client.mu.
 	ended        error // nil while the stream is open
 	initializeID jsonrpc.ID
 	// The negotiated revision as the value of a header; nil before initialize is answered.
@@ -85,7 +66,25 @@ var ErrEndpoint = errors.New("sse: no endpoint")
 // post to. It fails with a [*httpclient.StatusError] if the server rejects the request, with
 // [ErrEndpoint] if the stream is invalid, with the cause of ctx, which bounds Dial alone, or with
 // the error of the connection.
-func Dial(ctx context.Context, serverURL string, o httpclient.Options) (*Client, error) {
+//
+// Each written message is one POST, which is never repeated once the server may have received it.
+// If the server rejects a message, Read returns a [*transport.DeliveryError], which may wrap a
+// [*httpclient.StatusError], and the connection stays open. A request whose POST was sent waits for
+// its answer on the stream, even if the response to the POST is lost. Write of a notification
+// returns when the server has accepted it or it is lost. Write of a request or an answer does not
+// wait for that. If notifications/initialized is lost or rejected, the connection sends it again, with
+// the delays of [httpclient.Options], until the server accepts it.
+//
+// A broken stream cannot be resumed, and the server's session ends with it. The connection is a
+// [transport.Reopener]: Read returns a [*transport.SessionLostError], requests that were sent fail,
+// and Reopen opens another stream. It retries with increasing delays; see [httpclient.Options]. The
+// connection also drops the session if the server answers a message with status 404. Reopen fails if
+// the server rejects the new stream, but not because of a response that a proxy without a server
+// gives: status 404 or 405, a page, or a redirect. If the stream of the first session breaks before
+// initialize is answered, the connection ends.
+//
+// The query of the server's URLs, which names the session, does not appear in errors and logs.
+func Dial(ctx context.Context, serverURL string, o httpclient.Options) (transport.Reopener, error) {
 	u, err := httpcore.ParseURL(serverURL)
 	if err != nil {
 		return nil, fmt.Errorf("sse: %w", err)
@@ -94,7 +93,7 @@ func Dial(ctx context.Context, serverURL string, o httpclient.Options) (*Client,
 	if err != nil {
 		return nil, fmt.Errorf("sse: %w", err)
 	}
-	c := &Client{
+	c := &client{
 		end: end, url: u,
 		calls: map[jsonrpc.ID]struct{}{}, lost: map[jsonrpc.ID]struct{}{},
 	}
@@ -117,11 +116,11 @@ func Dial(ctx context.Context, serverURL string, o httpclient.Options) (*Client,
 }
 
 // Info implements [transport.Described].
-func (c *Client) Info() transport.Info { return c.end.Info() }
+func (c *client) Info() transport.Info { return c.end.Info() }
 
 // open opens a stream and reads its first event. cancel ends ctx and the stream. message is the
 // method of the message that needs the stream, or "" if none waits for it.
-func (c *Client) open(ctx context.Context, cancel context.CancelCauseFunc, message string) (*stream, error) {
+func (c *client) open(ctx context.Context, cancel context.CancelCauseFunc, message string) (*stream, error) {
 	resp, err := c.end.Do(ctx, httpcore.Request{Method: http.MethodGet, URL: c.url, Header: http.Header{"Accept": {httpcore.Events}}, Message: message})
 	if err != nil {
 		cancel(nil)
@@ -180,7 +179,7 @@ func (s *stream) next() (eventstream.Event, error) {
 
 // start makes s the current stream and reads it in a goroutine. It returns false if the connection
 // has ended.
-func (c *Client) start(s *stream) (ok bool) {
+func (c *client) start(s *stream) (ok bool) {
 	c.mu.Lock()
 	c.stream = s
 	c.calls, c.lost = map[jsonrpc.ID]struct{}{}, map[jsonrpc.ID]struct{}{}
@@ -196,7 +195,7 @@ func (c *Client) start(s *stream) (ok bool) {
 }
 
 // reportEnd reports the end of a stream and the requests that were lost with it.
-func (c *Client) reportEnd(s *stream, cause error) {
+func (c *client) reportEnd(s *stream, cause error) {
 	c.mu.Lock()
 	if s.number == 1 && s.revision == nil {
 		c.end.Fail(fmt.Errorf("%w: %w", transport.ErrClosed, cause))
@@ -216,7 +215,7 @@ func (c *Client) reportEnd(s *stream, cause error) {
 }
 
 // Reopen implements [transport.Reopener]. It returns when the server has sent the URL to post to.
-func (c *Client) Reopen(ctx context.Context) (session uint32, err error) {
+func (c *client) Reopen(ctx context.Context) (session uint32, err error) {
 	ctx, cancel := c.end.Bounded(ctx)
 	defer cancel()
 	c.mu.Lock()
@@ -248,7 +247,7 @@ func (c *Client) Reopen(ctx context.Context) (session uint32, err error) {
 }
 
 // openWithTimeout is open with a timeout.
-func (c *Client) openWithTimeout(ctx context.Context) (*stream, error) {
+func (c *client) openWithTimeout(ctx context.Context) (*stream, error) {
 	clock := new(lazyctx.Clock)
 	life, cancel := c.end.Detach(lazyctx.WithClock(context.Background(), clock))
 	stop := clock.AfterFunc(c.end.Options.StallTimeout, func() { cancel(transport.ErrStalled) })
@@ -258,7 +257,7 @@ func (c *Client) openWithTimeout(ctx context.Context) (*stream, error) {
 }
 
 // read delivers the messages of a stream until it ends.
-func (c *Client) read(s *stream) error {
+func (c *client) read(s *stream) error {
 	defer s.close()
 	for {
 		event, err := s.next()
@@ -279,7 +278,7 @@ func (c *Client) read(s *stream) error {
 
 // recordText records which requests a message completes. It returns false for the answer to a
 // request that was reported as lost.
-func (c *Client) recordText(s *stream, text []byte) bool {
+func (c *client) recordText(s *stream, text []byte) bool {
 	m, err := httpcore.Parse(text)
 	if errors.Is(err, jsonrpc.ErrBatch) {
 		items, _ := jsonrpc.ParseReceivedBatch(text, codec.NoCopy())
@@ -291,7 +290,7 @@ func (c *Client) recordText(s *stream, text []byte) bool {
 	return c.record(s, &m)
 }
 
-func (c *Client) record(s *stream, m *jsonrpc.Message) (deliver bool) {
+func (c *client) record(s *stream, m *jsonrpc.Message) (deliver bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindErrorResponse {
@@ -333,7 +332,7 @@ func cancelled(m *jsonrpc.Message) jsonrpc.ID {
 	return p.RequestID
 }
 
-// header returns the header of a POST. Client.mu must be held.
+// header returns the header of a POST. client.mu must be held.
 func (s *stream) header() http.Header {
 	h := http.Header{"Content-Type": {httpcore.JSON}, "Accept": {httpcore.JSON + ", " + httpcore.Events}}
 	if s.revision != nil {
@@ -343,10 +342,10 @@ func (s *stream) header() http.Header {
 }
 
 // Read returns the next message from the server.
-func (c *Client) Read() (transport.Message, error) { return c.end.Read() }
+func (c *client) Read() (transport.Message, error) { return c.end.Read() }
 
 // Write sends a message.
-func (c *Client) Write(ctx context.Context, m transport.Message) error {
+func (c *client) Write(ctx context.Context, m transport.Message) error {
 	done, ok := c.end.BeginSend()
 	if !ok {
 		return transport.ErrClosed
@@ -443,7 +442,7 @@ func inspect(m transport.Message) *outgoing {
 
 // bind sets the stream of a message, and records the message. It fails with a
 // [*transport.SessionLostError] if the session has ended; 0 means the current session.
-func (c *Client) bind(w *outgoing, session uint32) error {
+func (c *client) bind(w *outgoing, session uint32) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.stream
@@ -465,14 +464,14 @@ func (c *Client) bind(w *outgoing, session uint32) error {
 }
 
 // isOpen reports whether a stream is open.
-func (c *Client) isOpen(s *stream) bool {
+func (c *client) isOpen(s *stream) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return s.ended == nil
 }
 
 // isInitialized reports whether initialize was answered on s.
-func (c *Client) isInitialized(s *stream) bool {
+func (c *client) isInitialized(s *stream) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return s.revision != nil
@@ -481,7 +480,7 @@ func (c *Client) isInitialized(s *stream) bool {
 // lose reports a message as lost. It does nothing for a request that was answered, or whose stream
 // has ended: reportEnd reports that one. taken says whether the server may have received the
 // message.
-func (c *Client) lose(w *outgoing, taken bool, err error) {
+func (c *client) lose(w *outgoing, taken bool, err error) {
 	if !w.id.IsZero() {
 		c.mu.Lock()
 		_, open := c.calls[w.id]
@@ -503,7 +502,7 @@ func (c *Client) lose(w *outgoing, taken bool, err error) {
 // confirm repeats notifications/initialized after it was lost or rejected, until the server accepts
 // it or the stream ends. The server may send nothing before it has received it. Receiving it twice
 // is harmless.
-func (c *Client) confirm(w *outgoing) {
+func (c *client) confirm(w *outgoing) {
 	for failures := 0; httpcore.Sleep(c.end.Life(), c.end.Backoff(0, failures)) && c.isOpen(w.stream); failures++ {
 		err := c.postAgain(w)
 		if err == nil {
@@ -514,7 +513,7 @@ func (c *Client) confirm(w *outgoing) {
 }
 
 // postAgain posts a message that was lost or rejected.
-func (c *Client) postAgain(w *outgoing) error {
+func (c *client) postAgain(w *outgoing) error {
 	ctx, cancel := c.end.WithStallTimeout(c.end.Life())
 	defer cancel()
 	resp, err := c.end.Do(ctx, httpcore.Request{Method: http.MethodPost, URL: w.stream.post, Header: w.header, Text: w.text})
@@ -531,7 +530,7 @@ func (c *Client) postAgain(w *outgoing) error {
 
 // send posts a message. If the message is lost, it reports that to Read. It fails if the connection
 // ends.
-func (c *Client) send(values context.Context, w *outgoing) error {
+func (c *client) send(values context.Context, w *outgoing) error {
 	ctx, cancel := c.end.Detach(values)
 	defer cancel(nil)
 	ctx, release := c.end.WithStallTimeout(ctx)
@@ -570,7 +569,7 @@ func (c *Client) send(values context.Context, w *outgoing) error {
 }
 
 // repeat sends notifications/initialized again in the background. It ignores other messages.
-func (c *Client) repeat(w *outgoing) {
+func (c *client) repeat(w *outgoing) {
 	if w.ready {
 		c.end.Go(func() { c.confirm(w) }) // ends with the stream
 	}
@@ -579,7 +578,7 @@ func (c *Client) repeat(w *outgoing) {
 // reportRejected reports a message as lost because the server has rejected it. With status 404, the
 // session is lost, too. HTTP with SSE does not define that status, so the server may have received
 // the message: it counts as taken and is not sent again.
-func (c *Client) reportRejected(w *outgoing, resp *http.Response) {
+func (c *client) reportRejected(w *outgoing, resp *http.Response) {
 	status, _ := httpcore.Status(resp)
 	if status.Code != http.StatusNotFound || !c.isInitialized(w.stream) {
 		c.lose(w, !httpcore.Rejected(status), status)
@@ -591,7 +590,7 @@ func (c *Client) reportRejected(w *outgoing, resp *http.Response) {
 }
 
 // Close ends the connection. It waits up to FlushTimeout for pending messages to be sent.
-func (c *Client) Close() error {
+func (c *client) Close() error {
 	c.close()
 	return nil
 }

@@ -41,7 +41,7 @@ func start(t *testing.T, o sse.HandlerOptions) (serverURL string, h *sse.Handler
 }
 
 // dial connects to a server.
-func dial(t *testing.T, serverURL string, o httpclient.Options) *sse.Client {
+func dial(t *testing.T, serverURL string, o httpclient.Options) transport.Reopener {
 	t.Helper()
 	c, err := sse.Dial(t.Context(), serverURL, o)
 	if err != nil {

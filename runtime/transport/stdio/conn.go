@@ -47,8 +47,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Conn is a connection over two streams. It is a [transport.HalfCloser].
-type Conn struct {
+// conn is a connection over two streams.
+type conn struct {
 	r     io.ReadCloser
 	w     io.WriteCloser
 	lines *lines
@@ -63,9 +63,13 @@ type Conn struct {
 
 // New returns a connection that reads from r and writes to w, and closes both in the end. Closing
 // them must end a concurrent Read or Write, as it does for pipes and sockets.
-func New(r io.ReadCloser, w io.WriteCloser, o Options) *Conn {
+func New(r io.ReadCloser, w io.WriteCloser, o Options) transport.HalfCloser {
+	return newConn(r, w, o)
+}
+
+func newConn(r io.ReadCloser, w io.WriteCloser, o Options) *conn {
 	o = o.withDefaults()
-	c := &Conn{
+	c := &conn{
 		r: r, w: w,
 		lines:   newLines(r, o.MaxMessage),
 		out:     queue.New(o.MaxQueue, o.StallTimeout),
@@ -82,10 +86,10 @@ func New(r io.ReadCloser, w io.WriteCloser, o Options) *Conn {
 }
 
 // Info implements [transport.Described].
-func (c *Conn) Info() transport.Info { return transport.Info{Network: "pipe"} }
+func (c *conn) Info() transport.Info { return transport.Info{Network: "pipe"} }
 
 // Read returns the next non-empty line.
-func (c *Conn) Read() (transport.Message, error) {
+func (c *conn) Read() (transport.Message, error) {
 	for {
 		text, err := c.lines.next()
 		select {
@@ -106,10 +110,10 @@ func (c *Conn) Read() (transport.Message, error) {
 }
 
 // Write queues m.
-func (c *Conn) Write(ctx context.Context, m transport.Message) error { return c.out.Put(ctx, m) }
+func (c *conn) Write(ctx context.Context, m transport.Message) error { return c.out.Put(ctx, m) }
 
 // CloseWrite closes the writer after all pending messages were written.
-func (c *Conn) CloseWrite() error {
+func (c *conn) CloseWrite() error {
 	c.out.Close(transport.ErrClosed)
 	select {
 	case <-c.written:
@@ -122,11 +126,11 @@ func (c *Conn) CloseWrite() error {
 // Close ends the connection after pending messages were written or FlushTimeout has passed. If
 // closing the writer does not end a concurrent Write, that goroutine stays until the peer reads or
 // closes.
-func (c *Conn) Close() error { return c.close() }
+func (c *conn) Close() error { return c.close() }
 
 // flushAndCloseWriter waits up to FlushTimeout for pending messages to be written, closes the
 // writer, and waits again for the writing goroutine.
-func (c *Conn) flushAndCloseWriter() error {
+func (c *conn) flushAndCloseWriter() error {
 	c.out.Close(transport.ErrClosed)
 	timer := time.NewTimer(c.flush)
 	defer timer.Stop()
@@ -154,7 +158,7 @@ const (
 )
 
 // write writes queued messages until the queue is closed.
-func (c *Conn) write() {
+func (c *conn) write() {
 	defer close(c.written)
 	buf := make([]byte, 0, 4<<10)
 	step := 4 << 10
@@ -181,7 +185,7 @@ func (c *Conn) write() {
 
 // fail ends the connection after a failed write. A peer that has closed its input may live on, and
 // answers no pending request. Read returns what the peer has written before, and then err.
-func (c *Conn) fail(err error) {
+func (c *conn) fail(err error) {
 	c.failure.Store(err)
 	c.out.Close(err)
 	c.out.Discard()
@@ -197,7 +201,7 @@ func isInterrupted(err error) bool {
 }
 
 // writeSteps writes text, at most step bytes at a time, and adapts step to the speed of the peer.
-func (c *Conn) writeSteps(text []byte, step *int) error {
+func (c *conn) writeSteps(text []byte, step *int) error {
 	for len(text) > 0 {
 		n := min(len(text), *step)
 		start := time.Now()

@@ -6,4 +6,6 @@ const DefaultExitTimeout = defaultExitTimeout
 
 // SetTimeouts sets how long Close waits for the process to exit, and again after asking it to
 // terminate.
-func (p *Process) SetTimeouts(exit, term time.Duration) { p.exitTimeout, p.termTimeout = exit, term }
+func SetTimeouts(p Process, exit, term time.Duration) {
+	p.(*process).exitTimeout, p.(*process).termTimeout = exit, term
+}

@@ -53,8 +53,15 @@ const defaultExitTimeout = 2 * time.Second
 // Process is the client end of a connection to a server that runs as a child process. It is a
 // [transport.HalfCloser]. When the server exits by itself, Read fails with an error that wraps
 // [transport.ErrClosed] for exit status 0, otherwise an [*exec.ExitError].
-type Process struct {
-	conn        *Conn
+type Process interface {
+	transport.HalfCloser
+
+	// PID returns the id of the process.
+	PID() int
+}
+
+type process struct {
+	conn        *conn
 	cmd         *exec.Cmd
 	apart       bool          // the process has its own process group
 	out         *os.File      // the server's standard output
@@ -70,7 +77,7 @@ type Process struct {
 }
 
 // Start starts a server. Close ends it.
-func Start(c Command) (*Process, error) {
+func Start(c Command) (Process, error) {
 	cmd := exec.Command(c.Path, c.Args...)
 	cmd.Dir = c.Dir
 	cmd.Env = c.Env
@@ -114,8 +121,8 @@ func Start(c Command) (*Process, error) {
 		}
 		return nil, err
 	}
-	p := &Process{
-		conn: New(&output{File: outR}, inW, c.Options),
+	p := &process{
+		conn: newConn(&output{File: outR}, inW, c.Options),
 		cmd:  cmd, apart: c.Apart, out: outR, errors: errR, last: last,
 		exitTimeout: c.ExitTimeout,
 		copied:      make(chan struct{}),
@@ -132,14 +139,14 @@ func Start(c Command) (*Process, error) {
 	return p, nil
 }
 
-// PID returns the id of the process.
-func (p *Process) PID() int { return p.cmd.Process.Pid }
+// PID implements [Process].
+func (p *process) PID() int { return p.cmd.Process.Pid }
 
 // Info implements [transport.Described].
-func (p *Process) Info() transport.Info { return p.conn.Info() }
+func (p *process) Info() transport.Info { return p.conn.Info() }
 
 // Read returns the next message from the server.
-func (p *Process) Read() (transport.Message, error) {
+func (p *process) Read() (transport.Message, error) {
 	m, err := p.conn.Read()
 	if err == nil || errors.Is(err, transport.ErrClosed) {
 		return m, err
@@ -169,18 +176,18 @@ func (p *Process) Read() (transport.Message, error) {
 }
 
 // Write sends m to the server.
-func (p *Process) Write(ctx context.Context, m transport.Message) error { return p.conn.Write(ctx, m) }
+func (p *process) Write(ctx context.Context, m transport.Message) error { return p.conn.Write(ctx, m) }
 
 // CloseWrite closes the standard input of the server. The server may answer earlier messages before
 // it exits.
-func (p *Process) CloseWrite() error { return p.conn.CloseWrite() }
+func (p *process) CloseWrite() error { return p.conn.CloseWrite() }
 
 // Close ends the server (MCP lifecycle, "Shutdown"). It closes the server's standard input and
 // waits for it to exit. If it does not, Close asks it to terminate (SIGTERM) and waits again, and
 // then kills it. The error reports whether that was necessary, or an exit status other than 0.
-func (p *Process) Close() error { return p.close() }
+func (p *process) Close() error { return p.close() }
 
-func (p *Process) end() error {
+func (p *process) end() error {
 	close(p.conn.closed)
 	err := p.conn.flushAndCloseWriter()
 	drained := make(chan struct{})
@@ -207,7 +214,7 @@ func (p *Process) end() error {
 }
 
 // waitExit waits for the process to exit. It returns false after timeout.
-func (p *Process) waitExit(timeout time.Duration) (ok bool) {
+func (p *process) waitExit(timeout time.Duration) (ok bool) {
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
@@ -219,7 +226,7 @@ func (p *Process) waitExit(timeout time.Duration) (ok bool) {
 }
 
 // wait waits for the process, and for its standard error.
-func (p *Process) wait() {
+func (p *process) wait() {
 	p.exit = p.cmd.Wait()
 	p.out.SetReadDeadline(time.Now().Add(waitDelay))
 	close(p.ended)
@@ -236,7 +243,7 @@ func (p *Process) wait() {
 }
 
 // copyErrors copies standard error to w.
-func (p *Process) copyErrors(w io.Writer) {
+func (p *process) copyErrors(w io.Writer) {
 	defer close(p.copied)
 	if p.errors == nil {
 		return

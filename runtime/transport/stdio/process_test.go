@@ -41,7 +41,7 @@ func (b *buffer) String() string {
 }
 
 // connect starts a child process and opens a session with it.
-func connect(t *testing.T, c stdio.Command) (*session.Session, *stdio.Process) {
+func connect(t *testing.T, c stdio.Command) (*session.Session, stdio.Process) {
 	t.Helper()
 	p, err := stdio.Start(c)
 	if err != nil {
@@ -299,7 +299,7 @@ func TestCloseTerminatesOrKillsServer(t *testing.T) {
 			if _, err := p.Read(); err != nil { // the child is ready
 				t.Fatal(err)
 			}
-			p.SetTimeouts(time.Millisecond, c.term)
+			stdio.SetTimeouts(p, time.Millisecond, c.term)
 			err = p.Close()
 			if err == nil || !strings.HasSuffix(err.Error(), "was "+c.want) {
 				t.Errorf("got %v", err)

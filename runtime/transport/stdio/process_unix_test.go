@@ -51,7 +51,7 @@ func TestCloseTerminatesProcessGroup(t *testing.T) {
 	if _, err := p.Read(); err != nil {
 		t.Fatal(err)
 	}
-	p.SetTimeouts(time.Millisecond, time.Hour)
+	stdio.SetTimeouts(p, time.Millisecond, time.Hour)
 	if err := p.Close(); err == nil {
 		t.Error("the shell exited without a signal")
 	}

@@ -12,7 +12,7 @@ import (
 // Server opens the server end over this process's standard input and output. Call it once, before
 // anything else uses them. It reserves standard output: from then on [os.Stdout] is the same as
 // [os.Stderr], so that a stray print does not corrupt the messages.
-func Server(o Options) *Conn {
+func Server(o Options) transport.HalfCloser {
 	in, out := os.Stdin, os.Stdout
 	os.Stdout = os.Stderr
 	var r io.ReadCloser = newPump(in)

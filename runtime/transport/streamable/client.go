@@ -21,7 +21,6 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/httpcore"
-	"github.com/mcpwire/mcpwire/runtime/transport/sse"
 )
 
 // ClientOptions configures a client. The zero value means the defaults.
@@ -37,8 +36,23 @@ type ClientOptions struct {
 	NoFallback bool
 }
 
-// Client is the client end of a connection over Streamable HTTP. It is a [transport.Conn] for a
-// session in the role of the client (MCP transports, "Streamable HTTP").
+// client is the client end of a connection; see [Dial].
+type client struct {
+	end     *httpcore.End
+	url     *url.URL
+	options ClientOptions
+	close   func()
+
+	fallback atomic.Pointer[transport.Reopener]
+	unused   int // sessions in a row that were dropped unused or at once; used by Reopen
+
+	mu        sync.Mutex
+	session   *clientSession
+	exchanges map[jsonrpc.ID]*exchange // unanswered requests
+}
+
+// Dial returns a connection to the server at serverURL, for a session in the role of the client (MCP
+// transports, "Streamable HTTP"). It sends nothing before the first Write.
 //
 // Each written message is one POST. It is not repeated once the server may have received it, except
 // for messages that are harmless to receive twice: answers and notifications/initialized are sent
@@ -50,10 +64,10 @@ type ClientOptions struct {
 // notification returns when the server has accepted it or it is lost, which takes StallTimeout if
 // the server does not respond, so that later messages arrive after it. Write of a request does not
 // wait for its answer, and Write of an answer does not wait for the server to accept it. The server
-// sends nothing before it has received notifications/initialized: the Client repeats that until the
+// sends nothing before it has received notifications/initialized: the connection repeats that until the
 // server accepts it.
 //
-// The Client is a [transport.Reopener]: if the server answers with status 404 because it has
+// If the server answers with status 404 because it has
 // dropped the session, Read returns a [*transport.SessionLostError], and requests that the server
 // had accepted fail. If a server drops one session after another without accepting a message, or
 // within RetryDelay, the delay of Reopen increases; see [httpclient.Options]. After Reopen, status
@@ -61,7 +75,7 @@ type ClientOptions struct {
 // a proxy whose server is down may answer so. Nor does any of them but 405 end a standing stream
 // that has been open before.
 //
-// Many servers answer with status 400 instead of 404. As that status has other meanings, the Client
+// Many servers answer with status 400 instead of 404. As that status has other meanings, the connection
 // then sends a ping within the session: if the server rejects it with an HTTP status, and not with
 // an answer to the ping, it has dropped the session.
 //
@@ -74,22 +88,7 @@ type ClientOptions struct {
 // 403 is a [*httpclient.StatusError], even if its body is a JSON-RPC error. If server/discover is
 // rejected in a way that shows a server of revisions with sessions, the DeliveryError has Refused
 // set.
-type Client struct {
-	end     *httpcore.End
-	url     *url.URL
-	options ClientOptions
-	close   func()
-
-	fallback atomic.Pointer[sse.Client]
-	unused   int // sessions in a row that were dropped unused or at once; used by Reopen
-
-	mu        sync.Mutex
-	session   *clientSession
-	exchanges map[jsonrpc.ID]*exchange // unanswered requests
-}
-
-// Dial returns a connection to the server at serverURL. It sends nothing before the first Write.
-func Dial(serverURL string, o ClientOptions) (*Client, error) {
+func Dial(serverURL string, o ClientOptions) (transport.Reopener, error) {
 	u, err := httpcore.ParseURL(serverURL)
 	if err != nil {
 		return nil, fmt.Errorf("streamable: %w", err)
@@ -98,20 +97,20 @@ func Dial(serverURL string, o ClientOptions) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("streamable: %w", err)
 	}
-	c := &Client{end: end, url: u, options: o, exchanges: map[jsonrpc.ID]*exchange{}}
+	c := &client{end: end, url: u, options: o, exchanges: map[jsonrpc.ID]*exchange{}}
 	c.session = c.newSession(1, "", "")
 	c.close = sync.OnceFunc(func() { c.end.Close(c.deleteSession) })
 	return c, nil
 }
 
 // Info implements [transport.Described].
-func (c *Client) Info() transport.Info { return c.end.Info() }
+func (c *client) Info() transport.Info { return c.end.Info() }
 
 // Read returns the next message from the server.
-func (c *Client) Read() (transport.Message, error) { return c.end.Read() }
+func (c *client) Read() (transport.Message, error) { return c.end.Read() }
 
 // Push implements [transport.Pusher]. The goroutine that has read a message calls take.
-func (c *Client) Push(outer transport.Conn, take func(transport.Message, error)) bool {
+func (c *client) Push(outer transport.Conn, take func(transport.Message, error)) bool {
 	if outer != transport.Conn(c) {
 		return false
 	}
@@ -120,7 +119,7 @@ func (c *Client) Push(outer transport.Conn, take func(transport.Message, error))
 }
 
 // Forget implements [transport.Forgetter]. It closes the stream of the request after cancelGrace.
-func (c *Client) Forget(id jsonrpc.ID) {
+func (c *client) Forget(id jsonrpc.ID) {
 	c.mu.Lock()
 	x := c.exchanges[id]
 	c.mu.Unlock()
@@ -130,9 +129,9 @@ func (c *Client) Forget(id jsonrpc.ID) {
 }
 
 // Write sends a message.
-func (c *Client) Write(ctx context.Context, m transport.Message) error {
+func (c *client) Write(ctx context.Context, m transport.Message) error {
 	if old := c.fallback.Load(); old != nil {
-		return old.Write(ctx, m)
+		return (*old).Write(ctx, m)
 	}
 	sess, err := c.sessionFor(m)
 	if err != nil {
@@ -153,7 +152,7 @@ func (c *Client) Write(ctx context.Context, m transport.Message) error {
 
 // answer sends an answer to a request of the server. It does not wait until the server has accepted
 // it. If the answer is lost or rejected, it is sent again, because the server ignores a second one.
-func (c *Client) answer(ctx context.Context, sess *clientSession, text []byte) error {
+func (c *client) answer(ctx context.Context, sess *clientSession, text []byte) error {
 	n := len(text)
 	if err := c.end.ReserveAnswer(ctx, n); err != nil {
 		return err
@@ -176,7 +175,7 @@ func (c *Client) answer(ctx context.Context, sess *clientSession, text []byte) e
 }
 
 // notify sends a notification, or an invalid message, and waits until the server has accepted it.
-func (c *Client) notify(ctx context.Context, sess *clientSession, text []byte, envelope jsonrpc.Message) error {
+func (c *client) notify(ctx context.Context, sess *clientSession, text []byte, envelope jsonrpc.Message) error {
 	done, ok := c.end.BeginSend()
 	if !ok {
 		return transport.ErrClosed
@@ -228,7 +227,7 @@ func (c *Client) notify(ctx context.Context, sess *clientSession, text []byte, e
 // confirm sends notifications/initialized. The server may send nothing before it has received it.
 // If all attempts of sendAgain fail, further attempts run in the background, and confirm returns
 // the error.
-func (c *Client) confirm(ctx context.Context, sess *clientSession, text []byte) error {
+func (c *client) confirm(ctx context.Context, sess *clientSession, text []byte) error {
 	failures, err := c.sendAgain(ctx, sess, text)
 	switch {
 	case err == nil:
@@ -244,7 +243,7 @@ func (c *Client) confirm(ctx context.Context, sess *clientSession, text []byte) 
 // sendAgain is send for a message that the server may receive twice without harm. If it is lost or
 // rejected, and the failure may be temporary, sendAgain makes up to MaxRetries further attempts. It
 // returns the number of failures before the last attempt.
-func (c *Client) sendAgain(ctx context.Context, sess *clientSession, text []byte) (failures int, err error) {
+func (c *client) sendAgain(ctx context.Context, sess *clientSession, text []byte) (failures int, err error) {
 	for ; ; failures++ {
 		err := c.send(ctx, sess, text)
 		switch {
@@ -257,7 +256,7 @@ func (c *Client) sendAgain(ctx context.Context, sess *clientSession, text []byte
 }
 
 // confirmLater repeats notifications/initialized until the server accepts it or drops the session.
-func (c *Client) confirmLater(sess *clientSession, text []byte, failures int) {
+func (c *client) confirmLater(sess *clientSession, text []byte, failures int) {
 	for httpcore.Sleep(sess.ctx, c.end.Backoff(0, failures)) && c.current() == sess {
 		err := c.send(lazyctx.Unattended(sess.ctx), sess, text)
 		if err == nil {
@@ -270,12 +269,12 @@ func (c *Client) confirmLater(sess *clientSession, text []byte, failures int) {
 }
 
 // send posts a message that has no answer.
-func (c *Client) send(ctx context.Context, sess *clientSession, text []byte) error {
+func (c *client) send(ctx context.Context, sess *clientSession, text []byte) error {
 	return c.sendWith(ctx, sess, nil, text)
 }
 
 // sendWith is send with the header of a modern message, or nil.
-func (c *Client) sendWith(ctx context.Context, sess *clientSession, header http.Header, text []byte) error {
+func (c *client) sendWith(ctx context.Context, sess *clientSession, header http.Header, text []byte) error {
 	ctx, cancel := c.end.WithStallTimeout(ctx)
 	defer cancel()
 	resp, err := c.post(postRequest{ctx: ctx, sess: sess, header: header, text: text})
@@ -321,7 +320,7 @@ func (p *postRequest) stop() bool { return p.exchange != nil && p.exchange.unnee
 // connection of the first request. It fails with a
 // [*transport.SessionLostError] if the server has not received the message because its session is
 // lost.
-func (c *Client) post(p postRequest) (*http.Response, error) {
+func (c *client) post(p postRequest) (*http.Response, error) {
 	for failures := 0; ; failures++ {
 		if p.sess.lost.Load() {
 			return nil, p.sess.lostError()
@@ -351,7 +350,7 @@ func (c *Client) post(p postRequest) (*http.Response, error) {
 }
 
 // cancelled returns the exchange that a notifications/cancelled refers to, or nil.
-func (c *Client) cancelled(params json.RawMessage) *exchange {
+func (c *client) cancelled(params json.RawMessage) *exchange {
 	var p mcp.CancelledNotificationParams
 	if codec.Unmarshal(params, &p) != nil {
 		return nil
@@ -364,14 +363,14 @@ func (c *Client) cancelled(params json.RawMessage) *exchange {
 // Close ends the connection. It waits up to FlushTimeout for pending answers and notifications to
 // be accepted, closes all streams, and ends the session at the server with DELETE (MCP transports,
 // "Session Management").
-func (c *Client) Close() error {
+func (c *client) Close() error {
 	c.close()
 	return nil
 }
 
 // deleteSession ends the session at the server, if there is one. It is optional: failures are only
 // logged.
-func (c *Client) deleteSession() {
+func (c *client) deleteSession() {
 	sess := c.current()
 	if sess.id == "" || sess.lost.Load() {
 		return

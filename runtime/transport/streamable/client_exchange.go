@@ -32,7 +32,7 @@ var (
 
 // exchange is a request and its answer.
 type exchange struct {
-	c            *Client
+	c            *client
 	sess         *clientSession
 	id           jsonrpc.ID
 	text         []byte
@@ -55,7 +55,7 @@ type exchange struct {
 }
 
 // request sends a request. Its goroutine ends with the answer or the connection.
-func (c *Client) request(ctx context.Context, sess *clientSession, text []byte, envelope jsonrpc.Message) error {
+func (c *client) request(ctx context.Context, sess *clientSession, text []byte, envelope jsonrpc.Message) error {
 	if err := c.end.Reserve(ctx, len(text)); err != nil {
 		return err
 	}
@@ -316,17 +316,17 @@ func (x *exchange) handleRejection(resp *http.Response) error {
 const fallbackTimeout = 10 * time.Second
 
 // fallBack connects over HTTP with SSE.
-func (x *exchange) fallBack() (*sse.Client, error) {
+func (x *exchange) fallBack() (transport.Reopener, error) {
 	ctx, cancel := context.WithTimeout(x.ctx, fallbackTimeout)
 	defer cancel()
 	return sse.Dial(ctx, x.c.url.String(), x.c.options.Options)
 }
 
 // replaceBy replaces the transport by HTTP with SSE, and sends the request x on it.
-func (c *Client) replaceBy(old *sse.Client, x *exchange) error {
+func (c *client) replaceBy(old transport.Reopener, x *exchange) error {
 	started := c.end.Go(func() { // ends with the connection, or with old
 		defer old.Close()
-		defer context.AfterFunc(c.end.Life(), func() { old.Close() })()
+		defer context.AfterFunc(c.end.Life(), func() { boundary.Run(old.Close) })()
 		for {
 			m, err := old.Read()
 			if !c.end.Forward(m, err) {
@@ -338,6 +338,6 @@ func (c *Client) replaceBy(old *sse.Client, x *exchange) error {
 		old.Close()
 		return transport.ErrClosed
 	}
-	c.fallback.Store(old)
+	c.fallback.Store(&old)
 	return old.Write(x.ctx, transport.Message{Text: x.text, Session: x.sess.number})
 }

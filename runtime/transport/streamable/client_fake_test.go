@@ -15,6 +15,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
@@ -243,13 +244,19 @@ func (f *fakeServer) options() streamable.ClientOptions {
 	return o
 }
 
+// dialed is a connection with its optional methods.
+type dialed interface {
+	transport.Reopener
+	transport.Pusher
+}
+
 // dial returns a client of the server.
-func (f *fakeServer) dial(o streamable.ClientOptions) *streamable.Client {
+func (f *fakeServer) dial(o streamable.ClientOptions) dialed {
 	c, err := streamable.Dial("http://server.example/mcp", o)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return c
+	return c.(dialed)
 }
 
 // connect opens a session with the server, and empties the log. The session is closed at the end of

@@ -35,7 +35,7 @@ type clientSession struct {
 
 // newSession returns a new session. Before the answer to initialize, id and revision are empty, and
 // its context ends only with the connection.
-func (c *Client) newSession(number uint32, id, revision string) *clientSession {
+func (c *client) newSession(number uint32, id, revision string) *clientSession {
 	sess := &clientSession{number: number, id: id, revision: revision, ctx: c.end.Life(), end: func(error) {}}
 	if revision != "" {
 		sess.ctx, sess.end = context.WithCancelCause(sess.ctx)
@@ -58,7 +58,7 @@ func (sess *clientSession) headers() http.Header {
 	return h
 }
 
-func (c *Client) current() *clientSession {
+func (c *client) current() *clientSession {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.session
@@ -66,7 +66,7 @@ func (c *Client) current() *clientSession {
 
 // sessionFor returns the session for a message. It fails with a [*transport.SessionLostError] if
 // that session is lost.
-func (c *Client) sessionFor(m transport.Message) (*clientSession, error) {
+func (c *client) sessionFor(m transport.Message) (*clientSession, error) {
 	sess := c.current()
 	switch {
 	case m.Session != 0 && m.Session != sess.number:
@@ -79,7 +79,7 @@ func (c *Client) sessionFor(m transport.Message) (*clientSession, error) {
 
 // completeHandshake replaces sess by a session with the id and the revision from a result of
 // initialize.
-func (c *Client) completeHandshake(sess *clientSession, result []byte, h http.Header) error {
+func (c *client) completeHandshake(sess *clientSession, result []byte, h http.Header) error {
 	var info mcp.InitializeResult
 	if err := codec.Unmarshal(result, &info); err != nil {
 		return fmt.Errorf("streamable: result of initialize: %w", err)
@@ -110,7 +110,7 @@ func isVisibleASCII(id string) bool {
 
 // sessionDropped reports whether a response within a session means that the server has dropped the
 // session.
-func (c *Client) sessionDropped(ctx context.Context, sess *clientSession, resp *http.Response) bool {
+func (c *client) sessionDropped(ctx context.Context, sess *clientSession, resp *http.Response) bool {
 	switch {
 	case sess.id == "":
 		return false
@@ -150,7 +150,7 @@ func (sess *clientSession) lostError() *transport.SessionLostError {
 // loseSession records that the server has lost a session, and reports it once. cause is the
 // rejection of the message that has revealed the loss. loseSession returns the error for that
 // message.
-func (c *Client) loseSession(sess *clientSession, cause error) error {
+func (c *client) loseSession(sess *clientSession, cause error) error {
 	if !sess.lost.Swap(true) {
 		return c.reportLoss(sess, cause)
 	}
@@ -158,7 +158,7 @@ func (c *Client) loseSession(sess *clientSession, cause error) error {
 }
 
 // reportLoss reports the loss of a session, and ends its context.
-func (c *Client) reportLoss(sess *clientSession, cause error) error {
+func (c *client) reportLoss(sess *clientSession, cause error) error {
 	err := &transport.SessionLostError{Session: sess.number, Err: cause}
 	sess.end(err)
 	c.end.Report(err)
@@ -166,9 +166,9 @@ func (c *Client) reportLoss(sess *clientSession, cause error) error {
 }
 
 // Reopen implements [transport.Reopener].
-func (c *Client) Reopen(ctx context.Context) (session uint32, err error) {
+func (c *client) Reopen(ctx context.Context) (session uint32, err error) {
 	if old := c.fallback.Load(); old != nil {
-		return old.Reopen(ctx)
+		return (*old).Reopen(ctx)
 	}
 	ctx, cancel := c.end.Bounded(ctx)
 	defer cancel()

@@ -17,7 +17,7 @@ import (
 
 // stream is a stream of events. It uses one connection after another.
 type stream struct {
-	c      *Client
+	c      *client
 	sess   *clientSession
 	ctx    context.Context
 	cancel context.CancelCauseFunc // ends ctx; unused for the standing stream
@@ -181,7 +181,7 @@ var errEventDropped = errors.New("streamable: server has dropped the last event"
 //
 // listen waits up to listenTimeout for the server's response: many servers lose messages that they
 // send before the stream is open, so later requests should arrive after it.
-func (c *Client) listen(sess *clientSession) {
+func (c *client) listen(sess *clientSession) {
 	if c.options.NoListen || sess.listening.Swap(true) {
 		return
 	}

@@ -16,7 +16,7 @@ const (
 	DefaultSessionBytes = 8 << 20  // of one session
 )
 
-// MemoryOptions sets the limits of a [MemoryStore]. The zero value means the defaults.
+// MemoryOptions sets the limits of [NewMemoryStore]. The zero value means the defaults.
 type MemoryOptions struct {
 	// MaxBytes limits the size in bytes of the events of all sessions; default
 	// [DefaultStoreBytes].
@@ -33,11 +33,8 @@ const (
 	sessionOverhead = 512
 )
 
-// MemoryStore is an [EventStore] in memory. A session above MaxSessionBytes loses its oldest
-// events. Above MaxBytes, the principal whose sessions have the most bytes loses events, the oldest
-// ones of its largest session. Clients without a principal count by their network; see
-// [HandlerOptions].
-type MemoryStore struct {
+// memoryStore is the store of [NewMemoryStore].
+type memoryStore struct {
 	o MemoryOptions
 
 	mu       sync.Mutex
@@ -50,7 +47,7 @@ type MemoryStore struct {
 // memoryAccount has the sessions of an account; see accountOf.
 type memoryAccount struct {
 	id      string
-	sized   // in MemoryStore.largest
+	sized   // in memoryStore.largest
 	largest bySize[*memorySession]
 }
 
@@ -122,8 +119,11 @@ func (b *bySize[T]) Pop() any {
 	return last
 }
 
-// NewMemoryStore returns an empty store.
-func NewMemoryStore(o MemoryOptions) *MemoryStore {
+// NewMemoryStore returns an empty store in memory. A session above MaxSessionBytes loses its oldest
+// events. Above MaxBytes, the principal whose sessions have the most bytes loses events, the oldest
+// ones of its largest session. Clients without a principal count by their network; see
+// [HandlerOptions].
+func NewMemoryStore(o MemoryOptions) EventStore {
 	if o.MaxBytes <= 0 {
 		o.MaxBytes = DefaultStoreBytes
 	}
@@ -131,12 +131,12 @@ func NewMemoryStore(o MemoryOptions) *MemoryStore {
 		o.MaxSessionBytes = DefaultSessionBytes
 	}
 	o.MaxSessionBytes = min(o.MaxSessionBytes, o.MaxBytes)
-	return &MemoryStore{o: o, sessions: map[string]*memorySession{}, accounts: map[string]*memoryAccount{}}
+	return &memoryStore{o: o, sessions: map[string]*memorySession{}, accounts: map[string]*memoryAccount{}}
 }
 
 // Append adds an event to the end of a stream. It fails with an error that wraps
 // [transport.ErrTooLong] if the event alone has more than MaxSessionBytes.
-func (s *MemoryStore) Append(ctx context.Context, session, stream string, e Event) error {
+func (s *memoryStore) Append(ctx context.Context, session, stream string, e Event) error {
 	size := len(e.Text) + memoryOverhead
 	if size+sessionOverhead > s.o.MaxSessionBytes {
 		return fmt.Errorf("streamable: event of %d bytes: %w", len(e.Text), transport.ErrTooLong)
@@ -168,7 +168,7 @@ func (s *MemoryStore) Append(ctx context.Context, session, stream string, e Even
 }
 
 // account returns the account with an id, and adds it if there is none. mu must be held.
-func (s *MemoryStore) account(id string) *memoryAccount {
+func (s *memoryStore) account(id string) *memoryAccount {
 	a := s.accounts[id]
 	if a == nil {
 		a = &memoryAccount{id: id}
@@ -179,7 +179,7 @@ func (s *MemoryStore) account(id string) *memoryAccount {
 }
 
 // resize adds by to the size of a session. mu must be held.
-func (s *MemoryStore) resize(of *memorySession, by int) {
+func (s *memoryStore) resize(of *memorySession, by int) {
 	of.size += by
 	of.account.size += by
 	s.size += by
@@ -188,7 +188,7 @@ func (s *MemoryStore) resize(of *memorySession, by int) {
 }
 
 // dropOldest drops the oldest event of a session. mu must be held.
-func (s *MemoryStore) dropOldest(of *memorySession) {
+func (s *memoryStore) dropOldest(of *memorySession) {
 	from := of.order.drop()
 	e := from.events.drop()
 	s.resize(of, -len(e.Text)-memoryOverhead)
@@ -201,7 +201,7 @@ func (s *MemoryStore) dropOldest(of *memorySession) {
 }
 
 // remove drops a session. mu must be held.
-func (s *MemoryStore) remove(of *memorySession) {
+func (s *memoryStore) remove(of *memorySession) {
 	a := of.account
 	s.size -= of.size
 	a.size -= of.size
@@ -220,7 +220,7 @@ func (s *MemoryStore) remove(of *memorySession) {
 const maxRead = 1 << 20
 
 // Events returns the next events of a stream after the event with the number after.
-func (s *MemoryStore) Events(_ context.Context, session, stream string, after uint64) ([]Event, error) {
+func (s *memoryStore) Events(_ context.Context, session, stream string, after uint64) ([]Event, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of := s.sessions[session]
@@ -237,7 +237,7 @@ func (s *MemoryStore) Events(_ context.Context, session, stream string, after ui
 }
 
 // Forget drops a session. It never fails.
-func (s *MemoryStore) Forget(_ context.Context, session string) error {
+func (s *memoryStore) Forget(_ context.Context, session string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if of := s.sessions[session]; of != nil {

@@ -15,20 +15,20 @@ import (
 
 // countingClient is a wrapper that overrides Read and counts its calls.
 type countingClient struct {
-	*streamable.Client
+	dialed
 	reads atomic.Int32
 }
 
 func (w *countingClient) Read() (transport.Message, error) {
 	w.reads.Add(1)
-	return w.Client.Read()
+	return w.dialed.Read()
 }
 
 // A wrapper of a connection receives all messages through its Read.
 func TestPushRejectsWrappedClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeServer(t)
-		w := &countingClient{Client: f.dial(f.options())}
+		w := &countingClient{dialed: f.dial(f.options())}
 		s, err := session.Connect(t.Context(), w, &mcp.InitializeRequestParams{}, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -55,19 +55,19 @@ func TestClientPushAfterClose(t *testing.T) {
 		t.Error(err)
 	}
 	var got []error
-	if !c.Push(c, func(_ transport.Message, err error) { got = append(got, err) }) || len(got) != 1 || got[0] != transport.ErrClosed {
+	if !c.(dialed).Push(c, func(_ transport.Message, err error) { got = append(got, err) }) || len(got) != 1 || got[0] != transport.ErrClosed {
 		t.Errorf("got %v", got)
 	}
 }
 
 // gated is a wrapper that passes messages on while it can acquire gate.
 type gated struct {
-	*streamable.Client
+	dialed
 	gate chan struct{} // capacity 1
 }
 
 func (g gated) Push(_ transport.Conn, take func(transport.Message, error)) bool {
-	return g.Client.Push(g.Client, func(m transport.Message, err error) {
+	return g.dialed.Push(g.dialed, func(m transport.Message, err error) {
 		g.gate <- struct{}{}
 		defer func() { <-g.gate }()
 		take(m, err)

@@ -82,7 +82,7 @@ type HandlerOptions struct {
 	// letters and digits (130 bits).
 	SessionID func() string
 
-	// Store stores events for clients that resume a stream. The default is a [MemoryStore]. With a
+	// Store stores events for clients that resume a stream. The default is that of [NewMemoryStore]. With a
 	// [SessionStore], sessions survive a restart, with their streams and the state that their
 	// owners have persisted: a connection is a [transport.Persister]. A type that wraps a
 	// SessionStore must embed a SessionStore, not an EventStore.

@@ -18,10 +18,10 @@ import (
 )
 
 // copyingStore is a store that returns a long copy of each event.
-type copyingStore struct{ *streamable.MemoryStore }
+type copyingStore struct{ streamable.EventStore }
 
 func (s copyingStore) Events(ctx context.Context, session, stream string, after uint64) ([]streamable.Event, error) {
-	events, err := s.MemoryStore.Events(ctx, session, stream, after)
+	events, err := s.EventStore.Events(ctx, session, stream, after)
 	list := append([]streamable.Event{}, events...)
 	for i := range list {
 		if list[i].Text != nil {

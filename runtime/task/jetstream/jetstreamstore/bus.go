@@ -23,14 +23,11 @@ type Bus struct {
 	confirming atomic.Bool   // a goroutine of confirm runs
 }
 
-// DefaultBusSubject is the default subject of a [Bus].
-const DefaultBusSubject = "mcp-bus"
-
-// NewBus returns a Bus over a subject; the default is [DefaultBusSubject]. All servers of a fleet
+// NewBus returns a Bus over a subject; the default is mcp-bus. All servers of a fleet
 // use the same subject, and each fleet another one. The Bus needs no stream.
 func NewBus(nc *nats.Conn, subject string) *Bus {
 	if subject == "" {
-		subject = DefaultBusSubject
+		subject = "mcp-bus"
 	}
 	return &Bus{nc: nc, subject: subject}
 }
@@ -58,7 +55,7 @@ func (b *Bus) confirm() {
 	go func() { // ends when the server answers, or after the timeout
 		for {
 			sent := b.sent.Load()
-			ok := b.nc.FlushTimeout(DefaultTimeout) == nil
+			ok := b.nc.FlushTimeout(defaultTimeout) == nil
 			if ok {
 				b.received.Store(sent)
 			}
@@ -105,7 +102,7 @@ func (b *Bus) Subscribe(receive func(message []byte)) (stop func(), err error) {
 		}
 	}()
 	// Changes from now on are received. Without a connection, CONNECTED follows.
-	b.nc.FlushTimeout(DefaultTimeout)
+	b.nc.FlushTimeout(defaultTimeout)
 	return func() {
 		b.nc.RemoveStatusListener(connected) // closes connected
 		sub.Unsubscribe()                    // fails if the connection is closed

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/task/jetstream/internal/natstest"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream/jetstreamstore"
-	"github.com/mcpwire/mcpwire/runtime/task/jetstream/natstest"
 )
 
 var _ server.Bus = (*jetstreamstore.Bus)(nil)
@@ -41,7 +41,7 @@ func TestBus(t *testing.T) {
 			}
 		}
 	}
-	busA, busB := jetstreamstore.NewBus(a, ""), jetstreamstore.NewBus(b, jetstreamstore.DefaultBusSubject)
+	busA, busB := jetstreamstore.NewBus(a, ""), jetstreamstore.NewBus(b, "mcp-bus")
 	stopA, stopB := subscribe("a", busA), subscribe("b", busB)
 	other := subscribe("other", jetstreamstore.NewBus(a, "other"))
 	defer other()

@@ -21,8 +21,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/form"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task/jetstream/internal/natstest"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream/jetstreamstore"
-	"github.com/mcpwire/mcpwire/runtime/task/jetstream/natstest"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 

@@ -56,7 +56,7 @@ var ErrSchema = errors.New("jetstreamstore: unknown schema")
 // Options configures a [Store]. The zero value means the defaults.
 type Options struct {
 	// Name is the name of the stream, and the first token of its subjects: letters, digits, - and
-	// _; default [DefaultName]. The stream of processes is called Name-processes. The Stores of one
+	// _; default mcp-sessions. The stream of processes is called Name-processes. The Stores of one
 	// fleet have the same name, and each fleet has another name.
 	Name string
 
@@ -66,25 +66,25 @@ type Options struct {
 	// its own.
 	Replicas int
 
-	// MaxBytes is the maximum size of the stream in bytes; default [DefaultMaxBytes]. When the
+	// MaxBytes is the maximum size of the stream in bytes; default 1 GiB. When the
 	// stream is full, a write deletes the oldest events of all sessions. If sessions without events
 	// fill the stream, writes fail.
 	MaxBytes int64
 
 	// MaxSessionBytes is the maximum size of the events and unanswered requests of a session in
-	// bytes; default [DefaultSessionBytes], and at most MaxBytes. Above it, a write deletes the
+	// bytes; default 8 MiB, and at most MaxBytes. Above it, a write deletes the
 	// oldest events of the session. A single event above it is rejected with
 	// [transport.ErrTooLong].
 	MaxSessionBytes int
 
 	// MaxAge is the minimum time for which an unused session is stored, from its last change or
-	// Touch on; default [DefaultMaxAge], at least a second. JetStream deletes the session no later
+	// Touch on; default 24 hours, at least a second. JetStream deletes the session no later
 	// than twice MaxAge after that. It deletes events of sessions in use twice MaxAge after they
 	// were sent.
 	MaxAge time.Duration
 
 	// Timeout is the maximum time for which a write or a read waits for JetStream, for instance
-	// during an election of a leader; default [DefaultTimeout]. An earlier deadline of the context
+	// during an election of a leader; default 5 seconds. An earlier deadline of the context
 	// applies.
 	Timeout time.Duration
 
@@ -95,30 +95,28 @@ type Options struct {
 
 // Defaults of [Options].
 const (
-	DefaultName         = "mcp-sessions"
-	DefaultMaxBytes     = 1 << 30
-	DefaultSessionBytes = 8 << 20
-	DefaultMaxAge       = 24 * time.Hour
-	DefaultTimeout      = 5 * time.Second
+	defaultName    = "mcp-sessions"
+	defaultMaxAge  = 24 * time.Hour
+	defaultTimeout = 5 * time.Second
 )
 
 func (o Options) withDefaults() Options {
 	if o.Name == "" {
-		o.Name = DefaultName
+		o.Name = defaultName
 	}
 	if o.MaxBytes <= 0 {
-		o.MaxBytes = DefaultMaxBytes
+		o.MaxBytes = 1 << 30
 	}
 	if o.MaxSessionBytes <= 0 {
-		o.MaxSessionBytes = DefaultSessionBytes
+		o.MaxSessionBytes = 8 << 20
 	}
 	o.MaxSessionBytes = int(min(int64(o.MaxSessionBytes), o.MaxBytes))
 	if o.MaxAge <= 0 {
-		o.MaxAge = DefaultMaxAge
+		o.MaxAge = defaultMaxAge
 	}
 	o.MaxAge = max(o.MaxAge, time.Second)
 	if o.Timeout <= 0 {
-		o.Timeout = DefaultTimeout
+		o.Timeout = defaultTimeout
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -132,9 +130,15 @@ const (
 	schemaVersion = "1"
 )
 
-// Store stores sessions and streams in JetStream. It is a [streamable.SessionStore]. Create a Store
-// with [Open]; it needs no Close. Its methods may be called concurrently.
+// Store is a [streamable.SessionStore] in JetStream. Create a Store with [Open]; it needs no Close.
+// Its methods may be called concurrently.
 type Store struct {
+	streamable.SessionStore
+	streams *store
+}
+
+// store implements [streamable.SessionStore].
+type store struct {
 	o      Options
 	js     jetstream.JetStream
 	stream jetstream.Stream
@@ -142,12 +146,12 @@ type Store struct {
 	now    func() time.Time
 
 	mu       sync.Mutex
-	locator  *Locator          // nil before Join
+	locator  *locator          // nil before Join
 	sessions map[string]*entry // by token
 	dropAt   int               // number of sessions at which old entries are dropped
 }
 
-var _ streamable.SessionStore = (*Store)(nil)
+var _ streamable.SessionStore = (*store)(nil)
 
 // Open opens the store, and creates its stream if it does not exist. If Replicas is set, or
 // MaxBytes or MaxAge with their defaults, and an existing stream has another value, Open changes
@@ -155,11 +159,19 @@ var _ streamable.SessionStore = (*Store)(nil)
 // package. It fails unless the connection of js was made with nats.MaxReconnects(-1): by default, a
 // connection is closed for ever after an outage of about two minutes.
 func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Store, error) {
+	s, err := open(ctx, js, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{SessionStore: s, streams: s}, nil
+}
+
+func open(ctx context.Context, js jetstream.JetStream, o Options) (*store, error) {
 	if o := &js.Conn().Opts; !o.AllowReconnect || o.MaxReconnect >= 0 {
 		return nil, errors.New("jetstreamstore: open: the connection gives up after some attempts to reconnect: connect with nats.MaxReconnects(-1)")
 	}
 	o = o.withDefaults()
-	s := &Store{o: o, js: js, api: apiPrefix(js.Options()), now: time.Now, sessions: map[string]*entry{}}
+	s := &store{o: o, js: js, api: apiPrefix(js.Options()), now: time.Now, sessions: map[string]*entry{}}
 	stream, err := s.openStream(ctx, jetstream.StreamConfig{
 		Name:        o.Name,
 		Description: "Sessions of MCP Streamable HTTP",
@@ -184,7 +196,7 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Store, error
 
 // openStream returns the stream of the given configuration. It creates the stream if it does not
 // exist, and changes the limits of an existing one that differ from those that want has.
-func (s *Store) openStream(ctx context.Context, want jetstream.StreamConfig) (jetstream.Stream, error) {
+func (s *store) openStream(ctx context.Context, want jetstream.StreamConfig) (jetstream.Stream, error) {
 	limited, cancel := s.limitTime(ctx)
 	defer cancel()
 	for {
@@ -206,7 +218,7 @@ func (s *Store) openStream(ctx context.Context, want jetstream.StreamConfig) (je
 
 // tryStream makes one attempt of openStream. The servers answer none of several equal requests that
 // create a stream at once, so a later attempt finds the stream.
-func (s *Store) tryStream(ctx context.Context, want jetstream.StreamConfig) (jetstream.Stream, error) {
+func (s *store) tryStream(ctx context.Context, want jetstream.StreamConfig) (jetstream.Stream, error) {
 	stream, err := s.js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		want.Replicas = max(want.Replicas, 1)
@@ -247,7 +259,7 @@ func apiPrefix(o jetstream.JetStreamOptions) string {
 }
 
 // limitTime returns a context that ends after Timeout.
-func (s *Store) limitTime(ctx context.Context) (context.Context, context.CancelFunc) {
+func (s *store) limitTime(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, s.o.Timeout)
 }
 
@@ -269,18 +281,18 @@ func token(session string) string {
 }
 
 // subject returns the subject of a session. kind ">" stands for all of them.
-func (s *Store) subject(token, kind string) string {
+func (s *store) subject(token, kind string) string {
 	return s.o.Name + ".s." + token + "." + kind
 }
 
 // streamSubject returns the subject of a stream of a session. A client chooses the name that it
 // resumes, which may have any characters.
-func (s *Store) streamSubject(token, kind, stream string) string {
+func (s *store) streamSubject(token, kind, stream string) string {
 	return s.subject(token, kind) + ".s" + base64.RawURLEncoding.EncodeToString([]byte(stream))
 }
 
 // parseSubject returns the kind of a message of a session, and its stream if it has one.
-func (s *Store) parseSubject(subject string) (kind, stream string, ok bool) {
+func (s *store) parseSubject(subject string) (kind, stream string, ok bool) {
 	rest := strings.Split(strings.TrimPrefix(subject, s.o.Name+".s."), ".")
 	switch {
 	case len(rest) == 2:

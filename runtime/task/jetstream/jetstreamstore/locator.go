@@ -26,13 +26,10 @@ type LocatorOptions struct {
 	URL string
 
 	// Lease is the time after which a process counts as dead if it has not renewed its lease, in
-	// whole seconds; default [DefaultLease], at least a second. The process renews its lease after
+	// whole seconds; default 20, at least a second. The process renews its lease after
 	// each third of that time.
 	Lease time.Duration
 }
-
-// DefaultLease is the default of [LocatorOptions].Lease.
-const DefaultLease = 20 * time.Second
 
 // Locator is a [streamable.Locator] that stores claims in the stream of a [Store]. Create a Locator
 // with [Store.Join], and end it with Close.
@@ -41,7 +38,21 @@ const DefaultLease = 20 * time.Second
 // so that a process can renew its lease when sessions fill the other one. If the process cannot renew
 // its lease in time, it loses all sessions, and then joins the fleet again as a new process.
 type Locator struct {
-	s         *Store
+	streamable.Locator
+	process *locator
+}
+
+// Close ends the lease: other processes can claim the sessions at once. Shut down the Handler
+// first. Close may be called repeatedly.
+func (l *Locator) Close() error {
+	l.process.cancel()
+	<-l.process.done
+	return nil
+}
+
+// locator implements [streamable.Locator].
+type locator struct {
+	s         *store
 	o         LocatorOptions
 	processes jetstream.Stream
 
@@ -64,20 +75,28 @@ type seenLease struct {
 // maxSeen limits the number of processes in Locator.seen.
 const maxSeen = 1000
 
-var _ streamable.Locator = (*Locator)(nil)
+var _ streamable.Locator = (*locator)(nil)
 
 // Join makes this process a member of the fleet: it can hold sessions. From then on, the Store
 // writes only to the sessions that this process holds, and fails with [streamable.ErrNotHeld] for
 // others. A Store can join once.
 func (s *Store) Join(ctx context.Context, o LocatorOptions) (*Locator, error) {
+	l, err := s.streams.join(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Locator{Locator: l, process: l}, nil
+}
+
+func (s *store) join(ctx context.Context, o LocatorOptions) (*locator, error) {
 	if u, err := url.Parse(o.URL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, fmt.Errorf("jetstreamstore: join: URL %q is not an absolute HTTP URL", o.URL)
 	}
 	if o.Lease <= 0 {
-		o.Lease = DefaultLease
+		o.Lease = 20 * time.Second
 	}
 	o.Lease = max(o.Lease.Truncate(time.Second), time.Second)
-	l := &Locator{s: s, o: o, done: make(chan struct{}), seen: map[string]seenLease{}}
+	l := &locator{s: s, o: o, done: make(chan struct{}), seen: map[string]seenLease{}}
 	s.mu.Lock()
 	joined := s.locator != nil
 	if !joined {
@@ -99,14 +118,6 @@ func (s *Store) Join(ctx context.Context, o LocatorOptions) (*Locator, error) {
 	return l, nil
 }
 
-// Close ends the lease: other processes can claim the sessions at once. Shut down the Handler
-// first. Close may be called repeatedly.
-func (l *Locator) Close() error {
-	l.cancel()
-	<-l.done
-	return nil
-}
-
 // lease is the message that marks a process as alive.
 type lease struct {
 	process string
@@ -121,13 +132,13 @@ type processRecord struct {
 }
 
 // processStream returns the name of the stream of processes.
-func (s *Store) processStream() string { return s.o.Name + "-processes" }
+func (s *store) processStream() string { return s.o.Name + "-processes" }
 
 // processSubject returns the subject of the message of a process.
-func (s *Store) processSubject(process string) string { return s.processStream() + "." + process }
+func (s *store) processSubject(process string) string { return s.processStream() + "." + process }
 
 // start opens the stream of processes, and joins.
-func (l *Locator) start(ctx context.Context) (_ *lease, err error) {
+func (l *locator) start(ctx context.Context) (_ *lease, err error) {
 	l.processes, err = l.s.openStream(ctx, jetstream.StreamConfig{
 		Name:              l.s.processStream(),
 		Description:       "Processes that serve MCP Streamable HTTP",
@@ -143,7 +154,7 @@ func (l *Locator) start(ctx context.Context) (_ *lease, err error) {
 }
 
 // join writes the message of a new process.
-func (l *Locator) join(ctx context.Context) (*lease, error) {
+func (l *locator) join(ctx context.Context) (*lease, error) {
 	ctx, cancel := l.s.limitTime(ctx)
 	defer cancel()
 	a := &lease{process: rand.Text()}
@@ -169,7 +180,7 @@ func (l *Locator) join(ctx context.Context) (*lease, error) {
 }
 
 // renew writes the message of the process again. It fails if the message has expired.
-func (l *Locator) renew(ctx context.Context, a *lease) error {
+func (l *locator) renew(ctx context.Context, a *lease) error {
 	text, err := json.Marshal(processRecord{l.o.URL, l.o.Lease.Milliseconds()})
 	if err != nil {
 		return err
@@ -187,7 +198,7 @@ func (l *Locator) renew(ctx context.Context, a *lease) error {
 
 // keep renews the lease until ctx ends, and then ends it. If the lease ends before, it drops all
 // sessions and joins again.
-func (l *Locator) keep(ctx context.Context, a *lease) {
+func (l *locator) keep(ctx context.Context, a *lease) {
 	defer close(l.done)
 	ticker := time.NewTicker(l.o.Lease / 3)
 	defer ticker.Stop()
@@ -218,7 +229,7 @@ func (l *Locator) keep(ctx context.Context, a *lease) {
 
 // extend renews the lease. It tries again until the lease ends: the answer to an attempt is lost if
 // the leader of the stream dies.
-func (l *Locator) extend(ctx context.Context, a *lease) error {
+func (l *locator) extend(ctx context.Context, a *lease) error {
 	ctx, cancel := context.WithDeadline(ctx, a.renewed.Add(l.o.Lease))
 	defer cancel()
 	for began := time.Now(); ; {
@@ -237,7 +248,7 @@ func (l *Locator) extend(ctx context.Context, a *lease) error {
 // confirm reads the message of the process after a conflict. It fails with [ErrNotJoined] if there
 // is no message. A message with another sequence is that of an earlier attempt, after the time
 // began.
-func (l *Locator) confirm(ctx context.Context, a *lease, began time.Time) error {
+func (l *locator) confirm(ctx context.Context, a *lease, began time.Time) error {
 	m, err := l.s.get(ctx, l.s.processStream(), map[string]any{"last_by_subj": l.s.processSubject(a.process)})
 	switch {
 	case errors.Is(err, errNoMessage):
@@ -252,7 +263,7 @@ func (l *Locator) confirm(ctx context.Context, a *lease, began time.Time) error 
 }
 
 // leave deletes the message of the process.
-func (l *Locator) leave(a *lease) {
+func (l *locator) leave(a *lease) {
 	if a == nil {
 		return
 	}
@@ -265,7 +276,7 @@ func (l *Locator) leave(a *lease) {
 }
 
 // lose drops all sessions.
-func (l *Locator) lose() {
+func (l *locator) lose() {
 	l.mu.Lock()
 	l.process = ""
 	l.mu.Unlock()
@@ -289,7 +300,7 @@ type claim struct {
 }
 
 // newClaim returns the next claim of a session by this process.
-func (l *Locator) newClaim(epoch uint64) (claim, error) {
+func (l *locator) newClaim(epoch uint64) (claim, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.process == "" {
@@ -300,7 +311,7 @@ func (l *Locator) newClaim(epoch uint64) (claim, error) {
 }
 
 // Open implements [streamable.Locator].
-func (l *Locator) Open(ctx context.Context, session string, lost func()) error {
+func (l *locator) Open(ctx context.Context, session string, lost func()) error {
 	ctx, cancel := l.s.limitTime(ctx)
 	defer cancel()
 	key := token(session)
@@ -316,7 +327,7 @@ func (l *Locator) Open(ctx context.Context, session string, lost func()) error {
 }
 
 // Claim implements [streamable.Locator].
-func (l *Locator) Claim(ctx context.Context, session string, lost func()) (holder streamable.Holder, err error) {
+func (l *locator) Claim(ctx context.Context, session string, lost func()) (holder streamable.Holder, err error) {
 	ctx, cancel := l.s.limitTime(ctx)
 	defer cancel()
 	key := token(session)
@@ -365,7 +376,7 @@ func (l *Locator) Claim(ctx context.Context, session string, lost func()) (holde
 }
 
 // Alive implements [streamable.Locator].
-func (l *Locator) Alive(ctx context.Context, holder streamable.Holder) (bool, error) {
+func (l *locator) Alive(ctx context.Context, holder streamable.Holder) (bool, error) {
 	ctx, cancel := l.s.limitTime(ctx)
 	defer cancel()
 	_, err := l.address(ctx, holder.Process)
@@ -378,7 +389,7 @@ func (l *Locator) Alive(ctx context.Context, holder streamable.Holder) (bool, er
 // address returns the URL of a living process. It fails with errNoMessage if the process is dead. A
 // process whose message stays the same for two of its leases has ended, whatever the clocks of the
 // servers say.
-func (l *Locator) address(ctx context.Context, process string) (string, error) {
+func (l *locator) address(ctx context.Context, process string) (string, error) {
 	subject := l.s.processSubject(process)
 	m, err := l.s.get(ctx, l.s.processStream(), map[string]any{"last_by_subj": subject})
 	if err != nil {
@@ -400,7 +411,7 @@ func (l *Locator) address(ctx context.Context, process string) (string, error) {
 }
 
 // see returns when the latest message of a process was read first.
-func (l *Locator) see(process string, seq uint64) (since time.Time) {
+func (l *locator) see(process string, seq uint64) (since time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	last, ok := l.seen[process]
@@ -416,7 +427,7 @@ func (l *Locator) see(process string, seq uint64) (since time.Time) {
 }
 
 // hold remembers the claim of a session that this process has written.
-func (l *Locator) hold(key string, c claim, seq uint64, lost func()) error {
+func (l *locator) hold(key string, c claim, seq uint64, lost func()) error {
 	x := newEntry(l.s.now())
 	x.claim, x.epoch, x.lost = seq, c.Epoch, lost
 	l.mu.Lock()
@@ -431,7 +442,7 @@ func (l *Locator) hold(key string, c claim, seq uint64, lost func()) error {
 }
 
 // Release implements [streamable.Locator].
-func (l *Locator) Release(ctx context.Context, session string) error {
+func (l *locator) Release(ctx context.Context, session string) error {
 	ctx, cancel := l.s.limitTime(ctx)
 	defer cancel()
 	key := token(session)
@@ -453,7 +464,7 @@ func (l *Locator) Release(ctx context.Context, session string) error {
 
 // writeClaim writes a claim if the newest one has the sequence expected. Otherwise it fails with
 // [streamable.ErrNotHeld].
-func (s *Store) writeClaim(ctx context.Context, key string, c claim, expected uint64) (seq uint64, err error) {
+func (s *store) writeClaim(ctx context.Context, key string, c claim, expected uint64) (seq uint64, err error) {
 	text, err := json.Marshal(c)
 	if err != nil {
 		return 0, fmt.Errorf("jetstreamstore: %w", err)
@@ -496,7 +507,7 @@ func (s *Store) writeClaim(ctx context.Context, key string, c claim, expected ui
 
 // renewClaim writes the claim of a session again, so that it does not expire. The mu of x must be
 // held.
-func (s *Store) renewClaim(ctx context.Context, key string, x *entry) error {
+func (s *store) renewClaim(ctx context.Context, key string, x *entry) error {
 	s.mu.Lock()
 	l := s.locator
 	s.mu.Unlock()
@@ -516,7 +527,7 @@ func (s *Store) renewClaim(ctx context.Context, key string, x *entry) error {
 }
 
 // endClaim records that a session is being deleted. The mu of x must be held.
-func (s *Store) endClaim(ctx context.Context, key string, x *entry) error {
+func (s *store) endClaim(ctx context.Context, key string, x *entry) error {
 	_, err := s.writeClaim(ctx, key, claim{Epoch: x.epoch, Deleted: true}, x.claim)
 	if errors.Is(err, streamable.ErrNotHeld) {
 		s.drop(key, x)

@@ -26,7 +26,7 @@ type message struct {
 var errNoMessage = errors.New("jetstreamstore: no such message")
 
 // request calls the JetStream API. It tries again while there is no leader.
-func (s *Store) request(ctx context.Context, subject string, req any) ([]byte, error) {
+func (s *store) request(ctx context.Context, subject string, req any) ([]byte, error) {
 	text, err := json.Marshal(req)
 	if err != nil {
 		return nil, fmt.Errorf("jetstreamstore: read: %w", err)
@@ -46,7 +46,7 @@ func (s *Store) request(ctx context.Context, subject string, req any) ([]byte, e
 
 // get returns the message that a request describes from the leader of a stream. Other replicas may
 // be behind.
-func (s *Store) get(ctx context.Context, stream string, req map[string]any) (*message, error) {
+func (s *store) get(ctx context.Context, stream string, req map[string]any) (*message, error) {
 	text, err := s.request(ctx, "STREAM.MSG.GET."+stream, req)
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func (s *Store) get(ctx context.Context, stream string, req map[string]any) (*me
 }
 
 // newest returns the newest message with a subject of the sessions, which may have wildcards.
-func (s *Store) newest(ctx context.Context, subject string) (*message, error) {
+func (s *store) newest(ctx context.Context, subject string) (*message, error) {
 	return s.get(ctx, s.o.Name, map[string]any{"last_by_subj": subject})
 }
 
@@ -83,7 +83,7 @@ const lastSequenceHeader = "Nats-Last-Sequence"
 
 // scan calls f with the messages of a subject from a sequence on, in order, until f returns false.
 // It reads batches from any replica. If a replica does not have message upTo yet, scan tries again.
-func (s *Store) scan(ctx context.Context, subject string, from, upTo uint64, f func(*message) bool) error {
+func (s *store) scan(ctx context.Context, subject string, from, upTo uint64, f func(*message) bool) error {
 	for from <= upTo {
 		next, more, err := s.batch(ctx, subject, from, f)
 		switch {
@@ -110,7 +110,7 @@ func (s *Store) scan(ctx context.Context, subject string, from, upTo uint64, f f
 
 // batch reads one batch. It returns the sequence after the last message; more is false once f has
 // returned false.
-func (s *Store) batch(ctx context.Context, subject string, from uint64, f func(*message) bool) (next uint64, more bool, err error) {
+func (s *store) batch(ctx context.Context, subject string, from uint64, f func(*message) bool) (next uint64, more bool, err error) {
 	nc := s.js.Conn()
 	text, err := json.Marshal(map[string]any{"seq": from, "next_by_subj": subject, "batch": batchMessages, "max_bytes": batchBytes})
 	if err != nil {
@@ -242,7 +242,7 @@ func (a *assembler) add(data []byte) (e streamable.Event, complete bool) {
 const maxRead = 1 << 20
 
 // Events returns the next events of a stream after the event with the number after.
-func (s *Store) Events(ctx context.Context, session, stream string, after uint64) (events []streamable.Event, err error) {
+func (s *store) Events(ctx context.Context, session, stream string, after uint64) (events []streamable.Event, err error) {
 	ctx, cancel := s.limitTime(ctx)
 	defer cancel()
 	key := token(session)
@@ -274,7 +274,7 @@ func (s *Store) Events(ctx context.Context, session, stream string, after uint64
 }
 
 // Load returns how a session was opened, and its streams.
-func (s *Store) Load(ctx context.Context, session string) (o streamable.Opening, streams []streamable.PersistedStream, err error) {
+func (s *store) Load(ctx context.Context, session string) (o streamable.Opening, streams []streamable.PersistedStream, err error) {
 	ctx, cancel := s.limitTime(ctx)
 	defer cancel()
 	key := token(session)

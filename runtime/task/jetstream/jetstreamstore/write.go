@@ -94,7 +94,7 @@ func (x *entry) answered(name string) (begin uint64) {
 
 // entry returns the entry of a session for a write. It fails with [streamable.ErrNotHeld] if the
 // Store has joined and this process does not hold the session.
-func (s *Store) entry(key string) (*entry, error) {
+func (s *store) entry(key string) (*entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x := s.sessions[key]
@@ -111,7 +111,7 @@ func (s *Store) entry(key string) (*entry, error) {
 }
 
 // addEntry adds an entry, and drops the entries whose events have expired. mu must be held.
-func (s *Store) addEntry(key string, x *entry) {
+func (s *store) addEntry(key string, x *entry) {
 	s.sessions[key] = x
 	if len(s.sessions) < s.dropAt {
 		return
@@ -125,7 +125,7 @@ func (s *Store) addEntry(key string, x *entry) {
 }
 
 // loaded replaces the entry of a session, except for its claim.
-func (s *Store) loaded(key string, x *entry) {
+func (s *store) loaded(key string, x *entry) {
 	s.mu.Lock()
 	old := s.sessions[key]
 	if old == nil && s.locator == nil {
@@ -141,7 +141,7 @@ func (s *Store) loaded(key string, x *entry) {
 }
 
 // position returns the sequence from which the events of a stream after a number are to be read.
-func (s *Store) position(key, stream string, after uint64) uint64 {
+func (s *store) position(key, stream string, after uint64) uint64 {
 	s.mu.Lock()
 	x := s.sessions[key]
 	s.mu.Unlock()
@@ -160,7 +160,7 @@ func (s *Store) position(key, stream string, after uint64) uint64 {
 }
 
 // setPosition remembers that the event of a stream with a number has a sequence.
-func (s *Store) setPosition(key, stream string, number, seq uint64) {
+func (s *store) setPosition(key, stream string, number, seq uint64) {
 	s.mu.Lock()
 	x := s.sessions[key]
 	s.mu.Unlock()
@@ -179,7 +179,7 @@ const maxAttempt = 2 * time.Second
 
 // attempt returns a context for one of several attempts: the answer to a request is lost if the
 // leader dies.
-func (s *Store) attempt(ctx context.Context) (context.Context, context.CancelFunc) {
+func (s *store) attempt(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, min(s.o.Timeout/3, maxAttempt))
 }
 
@@ -234,7 +234,7 @@ const maxRoomAttempts = 8
 // put writes a message of a session, and returns its sequence. replace deletes the earlier messages
 // with its subject. It fails with [streamable.ErrNotHeld] if the claim of x is not the newest one.
 // The mu of x must be held.
-func (s *Store) put(ctx context.Context, key string, x *entry, subject string, data []byte, replace bool) (seq uint64, err error) {
+func (s *store) put(ctx context.Context, key string, x *entry, subject string, data []byte, replace bool) (seq uint64, err error) {
 	m := nats.NewMsg(subject)
 	m.Data = data
 	if replace {
@@ -277,7 +277,7 @@ func (s *Store) put(ctx context.Context, key string, x *entry, subject string, d
 }
 
 // drop removes the entry of a session that another process holds, and calls lost of the session.
-func (s *Store) drop(key string, x *entry) {
+func (s *store) drop(key string, x *entry) {
 	s.mu.Lock()
 	held := s.sessions[key] == x
 	if held {
@@ -290,7 +290,7 @@ func (s *Store) drop(key string, x *entry) {
 }
 
 // makeRoom deletes the oldest events of all sessions, those in the oldest 64th of all messages.
-func (s *Store) makeRoom(ctx context.Context) error {
+func (s *store) makeRoom(ctx context.Context) error {
 	events := s.subject("*", kindEvent) + ".>"
 	oldest, err := s.get(ctx, s.o.Name, map[string]any{"seq": 1, "next_by_subj": events})
 	if err != nil {
@@ -309,7 +309,7 @@ func (s *Store) makeRoom(ctx context.Context) error {
 }
 
 // limit deletes the oldest events of a session that is too large. The mu of x must be held.
-func (s *Store) limit(ctx context.Context, key string, x *entry) {
+func (s *store) limit(ctx context.Context, key string, x *entry) {
 	if x.size <= s.o.MaxSessionBytes {
 		return
 	}
@@ -330,7 +330,7 @@ func (s *Store) limit(ctx context.Context, key string, x *entry) {
 }
 
 // update calls f to change a session.
-func (s *Store) update(ctx context.Context, session string, f func(ctx context.Context, key string, x *entry) error) error {
+func (s *store) update(ctx context.Context, session string, f func(ctx context.Context, key string, x *entry) error) error {
 	ctx, cancel := s.limitTime(ctx)
 	defer cancel()
 	key := token(session)
@@ -344,7 +344,7 @@ func (s *Store) update(ctx context.Context, session string, f func(ctx context.C
 }
 
 // PersistOpening stores how a session was opened.
-func (s *Store) PersistOpening(ctx context.Context, session string, o streamable.Opening) error {
+func (s *store) PersistOpening(ctx context.Context, session string, o streamable.Opening) error {
 	text, err := json.Marshal(o)
 	if err != nil {
 		return fmt.Errorf("jetstreamstore: %w", err)
@@ -356,7 +356,7 @@ func (s *Store) PersistOpening(ctx context.Context, session string, o streamable
 }
 
 // PersistState stores the state of a session's owner.
-func (s *Store) PersistState(ctx context.Context, session string, state []byte) error {
+func (s *store) PersistState(ctx context.Context, session string, state []byte) error {
 	return s.update(ctx, session, func(ctx context.Context, key string, x *entry) error {
 		_, err := s.put(ctx, key, x, s.subject(key, kindState), state, true)
 		return err
@@ -364,7 +364,7 @@ func (s *Store) PersistState(ctx context.Context, session string, state []byte) 
 }
 
 // Begin stores that a stream was opened for requests.
-func (s *Store) Begin(ctx context.Context, session, stream string, requests []byte) error {
+func (s *store) Begin(ctx context.Context, session, stream string, requests []byte) error {
 	if len(requests)+overhead > s.o.MaxSessionBytes {
 		return fmt.Errorf("jetstreamstore: ids of %d bytes: %w", len(requests), transport.ErrTooLong)
 	}
@@ -380,7 +380,7 @@ func (s *Store) Begin(ctx context.Context, session, stream string, requests []by
 }
 
 // Append adds an event to the end of a stream.
-func (s *Store) Append(ctx context.Context, session, stream string, e streamable.Event) error {
+func (s *store) Append(ctx context.Context, session, stream string, e streamable.Event) error {
 	if len(e.Text)+partHeader+overhead > s.o.MaxSessionBytes {
 		return fmt.Errorf("jetstreamstore: event of %d bytes: %w", len(e.Text), transport.ErrTooLong)
 	}
@@ -416,11 +416,11 @@ func (s *Store) Append(ctx context.Context, session, stream string, e streamable
 
 // maxPart returns the maximum number of bytes of an event in one message. The maximum payload of
 // the server includes the header of the message.
-func (s *Store) maxPart() int { return max(int(s.js.Conn().MaxPayload())-2048, 1024) }
+func (s *store) maxPart() int { return max(int(s.js.Conn().MaxPayload())-2048, 1024) }
 
 // deleteBegin deletes the ids of the requests of a stream that has ended. It does not wait for
 // that: if the request is lost, the ids are deleted with the session.
-func (s *Store) deleteBegin(seq uint64) {
+func (s *store) deleteBegin(seq uint64) {
 	if seq > 0 {
 		s.js.Conn().Publish(s.api+"STREAM.MSG.DELETE."+s.o.Name, fmt.Appendf(nil, `{"seq":%d,"no_erase":true}`, seq))
 	}
@@ -428,7 +428,7 @@ func (s *Store) deleteBegin(seq uint64) {
 
 // Touch records that sessions are in use. It writes their older messages again, so that JetStream
 // does not delete them.
-func (s *Store) Touch(ctx context.Context, sessions []string) error {
+func (s *store) Touch(ctx context.Context, sessions []string) error {
 	for _, session := range sessions {
 		if err := s.touch(ctx, token(session)); err != nil && !errors.Is(err, streamable.ErrNotHeld) {
 			return err // the others would wait for JetStream, too
@@ -437,7 +437,7 @@ func (s *Store) Touch(ctx context.Context, sessions []string) error {
 	return nil
 }
 
-func (s *Store) touch(ctx context.Context, key string) error {
+func (s *store) touch(ctx context.Context, key string) error {
 	ctx, cancel := s.limitTime(ctx)
 	defer cancel()
 	s.mu.Lock()
@@ -479,7 +479,7 @@ func (s *Store) touch(ctx context.Context, key string) error {
 }
 
 // Forget deletes a session with all of its streams.
-func (s *Store) Forget(ctx context.Context, session string) error {
+func (s *store) Forget(ctx context.Context, session string) error {
 	err := s.forget(ctx, session)
 	if errors.Is(err, streamable.ErrNotHeld) {
 		ctx, cancel := s.limitTime(ctx)
@@ -491,7 +491,7 @@ func (s *Store) Forget(ctx context.Context, session string) error {
 	return err
 }
 
-func (s *Store) forget(ctx context.Context, session string) error {
+func (s *store) forget(ctx context.Context, session string) error {
 	return s.update(ctx, session, func(ctx context.Context, key string, x *entry) error {
 		if x.claim > 0 { // another process may hold the session
 			if err := s.endClaim(ctx, key, x); err != nil {

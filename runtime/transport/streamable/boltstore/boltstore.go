@@ -45,33 +45,52 @@ var ErrClosed = errors.New("boltstore: store is closed")
 // Options sets the limits of a [Store]. The zero value means the defaults.
 type Options struct {
 	// MaxBytes limits the total size of the events and unanswered requests of all sessions; default
-	// [DefaultStoreBytes]. Above it, the largest session loses its oldest events.
+	// 1 GiB. Above it, the largest session loses its oldest events.
 	MaxBytes int
 
-	// MaxSessionBytes is the same limit for one session; default [DefaultSessionBytes], and at most
+	// MaxSessionBytes is the same limit for one session; default 8 MiB, and at most
 	// MaxBytes. A longer event is rejected with [transport.ErrTooLong].
 	MaxSessionBytes int
 
-	// MaxAge is how long an unused session is stored; default [DefaultMaxAge]. It counts from the
-	// last change or [Store.Touch], in whole seconds. Older sessions are treated as unknown, and
+	// MaxAge is how long an unused session is stored; default 24 hours. It counts from the
+	// last change or a Touch, in whole seconds. Older sessions are treated as unknown, and
 	// are deleted while the store is open.
 	MaxAge time.Duration
 }
-
-// Defaults of [Options].
-const (
-	DefaultStoreBytes   = 1 << 30
-	DefaultSessionBytes = 8 << 20
-	DefaultMaxAge       = 24 * time.Hour
-)
 
 // lockTimeout is how long Open waits for a file that is in use: a process that is about to exit may
 // still have it open.
 const lockTimeout = time.Second
 
-// Store stores sessions and streams in a file. It is a [streamable.SessionStore]. Open one with
-// [Open].
+// Store is a [streamable.SessionStore] in a file. Open one with [Open]. Its methods may be called
+// concurrently.
 type Store struct {
+	streamable.SessionStore
+	file *store
+}
+
+// Close closes the file after the writes that have begun. It waits for a running Compact or Backup.
+// It may be called repeatedly.
+func (s *Store) Close() error { return s.file.close() }
+
+// Health returns the error of the last write, for example because the disk is full. It returns nil
+// if that write succeeded, and [ErrClosed] after Close.
+func (s *Store) Health() error { return s.file.health() }
+
+// Compact rewrites the file without the free space that dropped events and sessions have left.
+// Meanwhile it needs as much additional disk space as the remaining data. Reads continue during the
+// call, and writes wait. If Compact fails, the store continues with its current file. It is not
+// supported where an open file cannot be renamed, as on Windows.
+func (s *Store) Compact() error { return s.file.compact() }
+
+// Backup writes a consistent copy of the store to the file path, for [Open]. While it is
+// incomplete, the copy is in path + ".partial"; a file that an interrupted Backup has left there is
+// replaced. The complete copy replaces an existing file at path. Reads and writes continue during
+// the call; a write for which the store's file has to grow may block.
+func (s *Store) Backup(path string) error { return s.file.backup(path) }
+
+// store implements [streamable.SessionStore].
+type store struct {
 	o       Options
 	path    string
 	writes  chan *write
@@ -86,20 +105,28 @@ type Store struct {
 	db      *bbolt.DB
 }
 
-var _ streamable.SessionStore = (*Store)(nil)
+var _ streamable.SessionStore = (*store)(nil)
 
 // Open opens the store in a file, and creates the file if there is none. It fails with [ErrLocked]
 // if the file is in use. It deletes sessions that are older than MaxAge.
 func Open(path string, o Options) (*Store, error) {
+	s, err := open(path, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{SessionStore: s, file: s}, nil
+}
+
+func open(path string, o Options) (*store, error) {
 	if o.MaxBytes <= 0 {
-		o.MaxBytes = DefaultStoreBytes
+		o.MaxBytes = 1 << 30
 	}
 	if o.MaxSessionBytes <= 0 {
-		o.MaxSessionBytes = DefaultSessionBytes
+		o.MaxSessionBytes = 8 << 20
 	}
 	o.MaxSessionBytes = min(o.MaxSessionBytes, o.MaxBytes)
 	if o.MaxAge <= 0 {
-		o.MaxAge = DefaultMaxAge
+		o.MaxAge = 24 * time.Hour
 	}
 	db, err := boltfile.Open(path, 0o600, lockTimeout)
 	if errors.Is(err, bolterrors.ErrTimeout) {
@@ -108,7 +135,7 @@ func Open(path string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("boltstore: %w", err)
 	}
-	s := &Store{o: o, path: path, db: db, writes: make(chan *write, maxBatch), closing: make(chan struct{})}
+	s := &store{o: o, path: path, db: db, writes: make(chan *write, maxBatch), closing: make(chan struct{})}
 	if err := db.Update(s.prepare); err != nil {
 		db.Close()
 		return nil, fmt.Errorf("boltstore: %w", err)
@@ -124,10 +151,6 @@ func Open(path string, o Options) (*Store, error) {
 	s.writer.Go(s.write) // ends when Close closes s.closing
 	return s, nil
 }
-
-// Close closes the file after the writes that have begun. It waits for a running Compact or Backup.
-// It may be called repeatedly.
-func (s *Store) Close() error { return s.close() }
 
 // Each session is a bucket. The first byte of a key determines the kind of the entry. A prefix
 // is followed by the parts that its comment names.
@@ -161,7 +184,7 @@ var (
 const overhead = 128
 
 // prepare creates the buckets, deletes old sessions and computes the total size.
-func (s *Store) prepare(tx *bbolt.Tx) error {
+func (s *store) prepare(tx *bbolt.Tx) error {
 	sessions, err := tx.CreateBucketIfNotExists(root)
 	if err != nil {
 		return err
@@ -181,12 +204,12 @@ func (s *Store) prepare(tx *bbolt.Tx) error {
 }
 
 // isOld reports whether a session is unused for longer than MaxAge.
-func (s *Store) isOld(b *bbolt.Bucket) bool {
+func (s *store) isOld(b *bbolt.Bucket) bool {
 	return number(b.Get(keyUsed)) < uint64(max(time.Now().Add(-s.o.MaxAge).Unix(), 0))
 }
 
 // prune deletes the sessions that are unused for longer than MaxAge.
-func (s *Store) prune(tx *bbolt.Tx) error {
+func (s *store) prune(tx *bbolt.Tx) error {
 	sessions := tx.Bucket(root)
 	var old [][]byte
 	err := sessions.ForEachBucket(func(name []byte) error {
@@ -225,7 +248,7 @@ func count(tx *bbolt.Tx, b *bbolt.Bucket, by int64) error {
 }
 
 // PersistOpening stores how a session was opened.
-func (s *Store) PersistOpening(ctx context.Context, session string, o streamable.Opening) error {
+func (s *store) PersistOpening(ctx context.Context, session string, o streamable.Opening) error {
 	text, err := json.Marshal(o)
 	if err != nil {
 		return fmt.Errorf("boltstore: %w", err)
@@ -234,12 +257,12 @@ func (s *Store) PersistOpening(ctx context.Context, session string, o streamable
 }
 
 // PersistState stores the state of a session's owner.
-func (s *Store) PersistState(ctx context.Context, session string, state []byte) error {
+func (s *store) PersistState(ctx context.Context, session string, state []byte) error {
 	return s.update(ctx, session, func(_ *bbolt.Tx, b *bbolt.Bucket) error { return b.Put(keyState, state) })
 }
 
 // Touch records that sessions are in use.
-func (s *Store) Touch(ctx context.Context, sessions []string) error {
+func (s *store) Touch(ctx context.Context, sessions []string) error {
 	return s.do(ctx, func(tx *bbolt.Tx) error {
 		var failed error
 		for _, session := range sessions {
@@ -252,7 +275,7 @@ func (s *Store) Touch(ctx context.Context, sessions []string) error {
 }
 
 // Begin stores that a stream was opened for requests.
-func (s *Store) Begin(ctx context.Context, session, stream string, requests []byte) error {
+func (s *store) Begin(ctx context.Context, session, stream string, requests []byte) error {
 	size := len(requests) + overhead
 	if size > s.o.MaxSessionBytes {
 		return fmt.Errorf("boltstore: ids of %d bytes: %w", len(requests), transport.ErrTooLong)
@@ -272,7 +295,7 @@ func (s *Store) Begin(ctx context.Context, session, stream string, requests []by
 }
 
 // Append adds an event to the end of a stream.
-func (s *Store) Append(ctx context.Context, session, stream string, e streamable.Event) error {
+func (s *store) Append(ctx context.Context, session, stream string, e streamable.Event) error {
 	key := eventKey(stream, e.Number)
 	value := append([]byte{flags(e)}, e.Text...)
 	if len(value)+overhead > s.o.MaxSessionBytes {
@@ -298,7 +321,7 @@ func (s *Store) Append(ctx context.Context, session, stream string, e streamable
 
 // limit deletes the oldest events of a session that is too large, and those of the largest sessions
 // if the store is too large.
-func (s *Store) limit(tx *bbolt.Tx, b *bbolt.Bucket) error {
+func (s *store) limit(tx *bbolt.Tx, b *bbolt.Bucket) error {
 	if err := shrink(tx, b, uint64(s.o.MaxSessionBytes)); err != nil {
 		return err
 	}
@@ -355,7 +378,7 @@ func shrink(tx *bbolt.Tx, b *bbolt.Bucket, maximum uint64) error {
 const maxRead = 1 << 20
 
 // Events returns the next events of a stream after the event with the number after.
-func (s *Store) Events(_ context.Context, session, stream string, after uint64) (events []streamable.Event, err error) {
+func (s *store) Events(_ context.Context, session, stream string, after uint64) (events []streamable.Event, err error) {
 	err = s.view(session, func(b *bbolt.Bucket) error {
 		prefix := eventPrefix(stream)
 		c := b.Cursor()
@@ -378,7 +401,7 @@ func (s *Store) Events(_ context.Context, session, stream string, after uint64) 
 }
 
 // Load returns how a session was opened, and its streams.
-func (s *Store) Load(_ context.Context, session string) (o streamable.Opening, streams []streamable.PersistedStream, err error) {
+func (s *store) Load(_ context.Context, session string) (o streamable.Opening, streams []streamable.PersistedStream, err error) {
 	err = s.view(session, func(b *bbolt.Bucket) error {
 		text := b.Get(keyOpening)
 		if text == nil {
@@ -416,12 +439,12 @@ func (s *Store) Load(_ context.Context, session string) (o streamable.Opening, s
 }
 
 // Forget deletes a session with all of its streams.
-func (s *Store) Forget(ctx context.Context, session string) error {
+func (s *store) Forget(ctx context.Context, session string) error {
 	return s.do(ctx, func(tx *bbolt.Tx) error { return drop(tx, []byte(session)) })
 }
 
 // view calls f to read a session.
-func (s *Store) view(session string, f func(*bbolt.Bucket) error) error {
+func (s *store) view(session string, f func(*bbolt.Bucket) error) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.db.View(func(tx *bbolt.Tx) error {
@@ -434,7 +457,7 @@ func (s *Store) view(session string, f func(*bbolt.Bucket) error) error {
 }
 
 // update calls f to change a session.
-func (s *Store) update(ctx context.Context, session string, f func(*bbolt.Tx, *bbolt.Bucket) error) error {
+func (s *store) update(ctx context.Context, session string, f func(*bbolt.Tx, *bbolt.Bucket) error) error {
 	return s.do(ctx, func(tx *bbolt.Tx) error {
 		sessions := tx.Bucket(root)
 		if b := sessions.Bucket([]byte(session)); b != nil && s.isOld(b) {

@@ -19,7 +19,7 @@ type write struct {
 }
 
 // do applies a change, and returns when it is persisted.
-func (s *Store) do(ctx context.Context, f func(*bbolt.Tx) error) error {
+func (s *store) do(ctx context.Context, f func(*bbolt.Tx) error) error {
 	w := &write{f, make(chan error, 1)}
 	select {
 	case s.writes <- w:
@@ -43,7 +43,7 @@ func (s *Store) do(ctx context.Context, f func(*bbolt.Tx) error) error {
 }
 
 // write applies pending changes in batches, and deletes old sessions, until the store is closed.
-func (s *Store) write() {
+func (s *store) write() {
 	prune := time.NewTicker(max(s.o.MaxAge/8, time.Second))
 	defer prune.Stop()
 	for {
@@ -59,7 +59,7 @@ func (s *Store) write() {
 }
 
 // transact applies a change in its own transaction, and records whether the transaction failed.
-func (s *Store) transact(f func(*bbolt.Tx) error) error {
+func (s *store) transact(f func(*bbolt.Tx) error) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	rejected := false
@@ -79,7 +79,7 @@ func (s *Store) transact(f func(*bbolt.Tx) error) error {
 }
 
 // gather returns a write and the writes that are pending after it.
-func (s *Store) gather(first *write) []*write {
+func (s *store) gather(first *write) []*write {
 	batch := []*write{first}
 	for len(batch) < maxBatch {
 		select {
@@ -96,7 +96,7 @@ var errOther = errors.New("boltstore: another write of the transaction failed")
 
 // commit applies the changes of a batch in one transaction. If a change fails, it applies each
 // change in a transaction of its own.
-func (s *Store) commit(batch []*write) {
+func (s *store) commit(batch []*write) {
 	err := s.transact(func(tx *bbolt.Tx) error {
 		for _, w := range batch {
 			if err := w.f(tx); err != nil {

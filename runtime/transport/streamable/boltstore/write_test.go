@@ -11,15 +11,15 @@ import (
 // If a write of a transaction fails, the other writes of the transaction are repeated. A repeated
 // write must not count its bytes twice.
 func TestRepeatedBeginCountsTheSameBytes(t *testing.T) {
-	s, err := Open(filepath.Join(t.TempDir(), "events.db"), Options{})
+	s, err := open(filepath.Join(t.TempDir(), "events.db"), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	defer s.close()
 	if err := s.Begin(t.Context(), "s", "1", []byte(`[1]`)); err != nil {
 		t.Fatal(err)
 	}
-	queue := &Store{o: s.o, writes: make(chan *write), closing: make(chan struct{})}
+	queue := &store{o: s.o, writes: make(chan *write), closing: make(chan struct{})}
 	done := make(chan error, 1)
 	go func() { done <- queue.Begin(t.Context(), "s", "1", []byte(`[1]`)) }()
 	s.commit([]*write{<-queue.writes, {func(*bbolt.Tx) error { return errors.New("failed") }, make(chan error, 1)}})

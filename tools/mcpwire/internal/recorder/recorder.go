@@ -96,7 +96,7 @@ func (s Server) connect(session *trace.Session) (transport.Conn, error) {
 	if s.URL != "" {
 		o := streamable.ClientOptions{}
 		o.Header, o.Auth = s.Header, s.Auth
-		var client *streamable.Client
+		var client transport.Reopener
 		if client, err = streamable.Dial(s.URL, o); err == nil {
 			conn = &reopening{Reopener: client, lost: func(err error) { session.Event(err.Error()) }}
 		}

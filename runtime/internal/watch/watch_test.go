@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
+	"github.com/mcpwire/mcpwire/runtime/internal/watch"
 	"github.com/mcpwire/mcpwire/runtime/task"
-	"github.com/mcpwire/mcpwire/runtime/task/internal/watch"
 )
 
 // revisionStore stores the revisions of a few tasks and publishes their changes to a Hub.

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcpwire/mcpwire/runtime/internal/quota"
 	"github.com/mcpwire/mcpwire/runtime/task"
-	"github.com/mcpwire/mcpwire/runtime/task/internal/quota"
 )
 
 // Fleet is memory that the Managers of one process share as if they ran in separate processes. It

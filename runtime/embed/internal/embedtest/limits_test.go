@@ -3,12 +3,14 @@ package embedtest
 import (
 	"slices"
 	"testing"
+
+	"github.com/mcpwire/mcpwire/internal/sdklimits"
 )
 
 // Each limit has a unique id, and its cases exist and run in its era.
 func TestLimitsNameCases(t *testing.T) {
 	ids := map[string]bool{}
-	for _, l := range Limits {
+	for _, l := range sdklimits.All {
 		if ids[l.ID] {
 			t.Errorf("two limits have the id %s", l.ID)
 		}

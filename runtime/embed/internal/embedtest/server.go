@@ -124,7 +124,7 @@ type server struct {
 	dir      string     // of child processes
 	endpoint *Endpoint
 	web      *httptest.Server
-	process  *stdio.Process
+	process  stdio.Process
 	stderr   lockedBuffer
 }
 
@@ -230,7 +230,7 @@ func (s *server) kill() error {
 }
 
 // killProcess kills a child process.
-func killProcess(p *stdio.Process) error {
+func killProcess(p stdio.Process) error {
 	process, err := os.FindProcess(p.PID())
 	if err != nil {
 		return err

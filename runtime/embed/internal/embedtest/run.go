@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/mcpwire/mcpwire/internal/sdklimits"
 )
 
 // Main runs the tests of a package. If Run has started the process to serve one of the subjects
@@ -91,7 +93,7 @@ func runCase(t *testing.T, s Subject, tt testCase, transport, era string) {
 
 // runOnce runs a case, which fails after timeout. With a limit, it reports whether the case has
 // failed.
-func runOnce(t *testing.T, s Subject, tt testCase, transport, era string, limit *Limit, timeout time.Duration) bool {
+func runOnce(t *testing.T, s Subject, tt testCase, transport, era string, limit *sdklimits.Limit, timeout time.Duration) bool {
 	c := &check{T: t, era: era, limit: limit, server: &server{subject: s, transport: transport, setup: tt.setup}}
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
@@ -127,14 +129,14 @@ func runOnce(t *testing.T, s Subject, tt testCase, transport, era string, limit 
 }
 
 // limitOf returns the limit of a case, or nil.
-func limitOf(sdk, name, transport, era string) *Limit {
-	n := slices.IndexFunc(Limits, func(l Limit) bool {
+func limitOf(sdk, name, transport, era string) *sdklimits.Limit {
+	n := slices.IndexFunc(sdklimits.All, func(l sdklimits.Limit) bool {
 		return l.SDK == sdk && slices.Contains(l.Cases, name) && (l.Transport == "" || l.Transport == transport) && (l.Era == "" || l.Era == era)
 	})
 	if n < 0 {
 		return nil
 	}
-	return &Limits[n]
+	return &sdklimits.All[n]
 }
 
 // check is one run of a case. If the case has a limit, errors do not fail the test.
@@ -143,7 +145,7 @@ type check struct {
 	*server
 	ctx     context.Context
 	era     string
-	limit   *Limit
+	limit   *sdklimits.Limit
 	limited atomic.Bool // the case has failed, and has a limit
 }
 

@@ -1,11 +1,13 @@
-package embedtest
+// Package sdklimits lists what other SDKs make impossible for durable tasks inside their servers and
+// clients.
+package sdklimits
 
 // Limit is something that an SDK makes impossible.
 type Limit struct {
 	ID  string // for example "G1"
-	SDK string // [Subject.Name]
+	SDK string // "go-sdk" or "mcp-go"
 
-	// Cases are the names of the cases that fail for this reason. It is nil if no case shows the
+	// Cases are the names of the cases of runtime/embed/internal/embedtest that fail for this reason. It is nil if no case shows the
 	// limit.
 	Cases []string
 	// Transport is "memory", "stdio" or "http", and Era "session" or "modern"; "" means all.
@@ -21,8 +23,8 @@ type Limit struct {
 	Instead  string // what to do instead; "" if there is nothing
 }
 
-// Limits lists what go-sdk v1.8.0 and mcp-go v1.2.1 make impossible.
-var Limits = []Limit{
+// All lists what go-sdk v1.8.0 and mcp-go v1.2.1 make impossible.
+var All = []Limit{
 	{ID: "G1", SDK: "go-sdk", Limit: "input requests in sessions over a stateless HTTP handler that Wrap wraps", Reason: "servers cannot send requests over it", Source: "mcp/streamable.go:1831", Instead: "use Handler"},
 	{ID: "G2", SDK: "go-sdk", Limit: "revision 2026-07-28 over a stateful HTTP handler that Wrap wraps", Reason: "only stateless handlers serve it", Source: "mcp/streamable.go:871", Upstream: "U13", Instead: "use Handler"},
 	{ID: "G3", SDK: "go-sdk", Limit: "elicitation by the session in a plain call of revision 2026-07-28 whose client has not declared the Tasks extension", Reason: "the session refuses it: the revision has no such request", Source: "mcp/server.go:1619", Instead: "return input requests"},

@@ -365,7 +365,7 @@ func (k *killTest) checkJournal(store task.Store, id string) {
 type killedServer struct {
 	*killTest
 	ctx     context.Context // ends with the process
-	process *stdio.Process
+	process stdio.Process
 	client  *client.Client // in a session
 	web     *http.Client   // for modern requests
 	drivers sync.WaitGroup

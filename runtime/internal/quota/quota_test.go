@@ -4,8 +4,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/mcpwire/mcpwire/runtime/internal/quota"
 	"github.com/mcpwire/mcpwire/runtime/task"
-	"github.com/mcpwire/mcpwire/runtime/task/internal/quota"
 )
 
 // As long as members use only granted permits, they use at most the permits of the quota. Every
