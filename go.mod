@@ -14,7 +14,6 @@ require (
 	go.etcd.io/bbolt v1.5.0
 	golang.org/x/sys v0.49.0
 	golang.org/x/term v0.47.0
-	golang.org/x/text v0.14.0
 	golang.org/x/time v0.15.0
 	golang.org/x/tools v0.52.0
 )
@@ -23,4 +22,5 @@ require (
 	dario.cat/mergo v1.0.2 // indirect
 	github.com/mitchellh/colorstring v0.0.0-20190213212951-d06e56a500db // indirect
 	github.com/rivo/uniseg v0.4.7 // indirect
+	golang.org/x/text v0.14.0 // indirect
 )

@@ -2,8 +2,11 @@ package toolschema
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -193,16 +196,13 @@ func (m maker) root() string {
 	for !strings.HasPrefix(main, `{"`) {
 		main = m.schema(3)
 	}
-	anchor := ""
+	anchor, inner, address := "", "{}", ""
 	if m.draft == "2020-12" {
-		anchor = `"$dynamicAnchor":"n",`
-	}
-	inner := "{}"
-	if m.draft == "2020-12" {
+		anchor, address = `"$dynamicAnchor":"n",`, `"$id":"https://example.com/schema",`
 		inner = fmt.Sprintf(`{"$id":"inner",%s"properties":{"a":%s}}`, anchor, strings.ReplaceAll(m.schema(1), `"#/`, `"schema#/`))
 	}
-	return fmt.Sprintf(`{"$schema":%q,%s"$defs":{"x":{"type":["object","string"],"properties":{"a":%s}},"y":%s,"inner":%s},"properties":{"ab":%s}}`,
-		dialects[m.draft], anchor, m.schema(1), m.pick("{}", `{"type":"integer"}`), inner, main)
+	return fmt.Sprintf(`{"$schema":%q,%s%s"$defs":{"x":{"type":["object","string"],"properties":{"a":%s}},"y":%s,"inner":%s},"properties":{"ab":%s}}`,
+		dialects[m.draft], address, anchor, m.schema(1), m.pick("{}", `{"type":"integer"}`), inner, main)
 }
 
 // Check admits the same values as a validator of others, in all dialects.
@@ -246,18 +246,132 @@ func TestCheckAgreesWithOtherValidator(t *testing.T) {
 	}
 }
 
+// Compile accepts the same schemas as a validator of others: those whose keywords have values of
+// the right form, and whose references lead to something.
+func TestCompileAgreesWithOtherValidator(t *testing.T) {
+	names := []string{"id", "$id", "$ref", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef", "$recursiveAnchor", "unknown"}
+	for _, k := range keywords {
+		if k.name != "$schema" && k.name != "$vocabulary" { // the other one checks the names of vocabularies, which have no effect
+			names = append(names, k.name)
+		}
+	}
+	for _, draft := range []string{"04", "06", "07", "2019-09", "2020-12"} {
+		t.Run(draft, func(t *testing.T) {
+			const rounds = 400
+			accepted := 0
+			for seed := range rounds {
+				m := maker{rand.New(rand.NewPCG(uint64(seed), 8)), draft}
+				keyword := m.pick(names...)
+				mutant := fmt.Sprintf(`{%q:%s}`, keyword, m.pick(m.value(1), m.value(1), m.schema(1), "{}", `"#"`, `"#/$defs/x"`, `"#/$defs/y/properties"`, `"#/properties/ab/unknown"`,
+					`"#a"`, `"other"`, `"b#"`, `"b#c"`, `"/p"`, `"#1"`, `":"`, `["a","a"]`, "[]", "[{}]", "[true]", `{"a":["b"]}`, `{"a":{}}`, `{"a":true}`, `{"a":[1]}`, `"string"`, `["null"]`, "-1", "0", "1.0", "1.5", "1e2", `"("`))
+				text := strings.TrimSuffix(m.root(), "}}")
+				text += fmt.Sprintf(`,"b":{"allOf":[%s,%s]}}}`, mutant, m.schema(1))
+				s, err := Compile(json.RawMessage(text))
+				other, want := tryOther(t, text)
+				if (err == nil) != (want == nil) {
+					t.Fatalf("seed %d: %s: got %v, want %v", seed, mutant, err, want)
+				}
+				if err != nil {
+					continue
+				}
+				accepted++
+				for range 5 {
+					v := fmt.Sprintf(`{"b":%s}`, m.value(2))
+					want := other.Validate(decoded(t, v))
+					if got := faults(t, s, v); (got == "") != (want == nil) && got != errCycle.Error() {
+						t.Fatalf("seed %d: %s of %s\ngot %q\nwant %v", seed, v, text, got, want)
+					}
+				}
+			}
+			if accepted < rounds/10 || accepted > rounds*9/10 {
+				t.Errorf("%d of %d schemas accepted", accepted, rounds)
+			}
+		})
+	}
+}
+
+// Formats that a dialect asserts admit the same texts as those of a validator of others.
+func TestFormatsAgreeWithOtherValidator(t *testing.T) {
+	seeds := map[string][]string{
+		"date-time":             {"2024-02-29T23:59:60Z", "2026-11-29t00:00:00.25-23:59", "1998-12-31T15:59:60.123-08:00"},
+		"date":                  {"2024-02-29", "2023-12-31"},
+		"time":                  {"23:59:60z", "08:30:06+00:20", "01:29:60+01:30"},
+		"duration":              {"P4DT12H30M5S", "P1Y2M", "P2W", "PT0S"},
+		"email":                 {"joe.bloggs@example.com", `"joe bloggs"@example.com`, "a+b@[127.0.0.1]", "a@[IPv6:::1]"},
+		"hostname":              {"www.example.com", "a-b.c1.", "xn--4gbwdl.xn--wgbh1c"},
+		"ipv4":                  {"192.168.0.1", "255.255.255.255"},
+		"ipv6":                  {"::ffff:192.168.0.1", "2001:db8::1", "1:2:3:4:5:6:7:8"},
+		"uri":                   {"http://foo.bar/?baz=qux#quux", "urn:oasis:names", "http://[::1]:80/a%20b"},
+		"iri":                   {"http://ƒøø.ßår/?∂éœ=πîx#πîüx"},
+		"uri-reference":         {"/abc", "//foo.bar/x?y#z", "#frag"},
+		"iri-reference":         {"/âππ"},
+		"json-pointer":          {"/foo/bar~0/baz~1/%a", "/", ""},
+		"relative-json-pointer": {"1", "0/foo/~0", "12#"},
+		"uuid":                  {"2eb8aa08-AA98-11EA-b4aa-73b441d16380"},
+		"regex":                 {"([abc])+\\s+$", "^a{2,3}$"},
+	}
+	// The other one admits an address without a name, and signs within an IPv4 address and a time.
+	quirk := regexp.MustCompile(`^@|[:.+-][+-]`)
+	for name := range formats {
+		t.Run(name, func(t *testing.T) {
+			m := maker{rand.New(rand.NewPCG(1, 9)), ""}
+			if seeds[name] == nil && name != "uri-template" { // where the other one refuses {?a}
+				t.Fatal("no texts")
+			}
+			text := fmt.Sprintf(`{"$schema":%q,"format":%q}`, Dialects()[2], name)
+			s, err := Compile(json.RawMessage(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			other := compileOther(t, text)
+			for _, seed := range seeds[name] {
+				for i := range 200 {
+					text := []rune(seed)
+					for range i % 4 {
+						at := m.IntN(len(text) + 1)
+						end := min(at+m.IntN(2), len(text))
+						text = slices.Concat(text[:at], []rune(m.pick("", "", "0", "1", "9", "a", "-", "/", "~", ".", ":", "@", "[", "]", "T", "Z", "é", " ", "%", "{")), text[end:])
+					}
+					if quirk.MatchString(string(text)) {
+						continue
+					}
+					v := fmt.Sprintf("%q", string(text))
+					want := other.Validate(decoded(t, v))
+					if got := faults(t, s, v); (got == "") != (want == nil) {
+						t.Errorf("%s: got %q, want %v", v, got, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// here is the address under which the other validator compiles a schema.
+const here = "https://example.com/schema"
+
 func compileOther(t *testing.T, text string) *jsonschema.Schema {
 	t.Helper()
-	c := jsonschema.NewCompiler()
-	if err := c.AddResource(here, decoded(t, text)); err != nil {
-		t.Fatal(err)
-	}
-	s, err := c.Compile(here)
+	s, err := tryOther(t, text)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
+
+func tryOther(t *testing.T, text string) (*jsonschema.Schema, error) {
+	t.Helper()
+	c := jsonschema.NewCompiler()
+	c.UseLoader(noLoader{})
+	if err := c.AddResource(here, decoded(t, text)); err != nil {
+		t.Fatal(err)
+	}
+	return c.Compile(here)
+}
+
+// noLoader finds no schemas.
+type noLoader struct{}
+
+func (noLoader) Load(string) (any, error) { return nil, errors.New("not found") }
 
 func decoded(t *testing.T, text string) (v any) {
 	t.Helper()

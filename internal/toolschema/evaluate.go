@@ -14,9 +14,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-	"github.com/santhosh-tekuri/jsonschema/v6/kind"
-
 	"github.com/mcpwire/mcpwire/internal/jsonedit"
 	"github.com/mcpwire/mcpwire/internal/pattern"
 )
@@ -57,13 +54,14 @@ type evaluation struct {
 	left  int // of limit
 	poll  int // steps until the next look at ctx
 
-	path   []step // to the current value
-	depth  int    // subschemas around the current one, for the same value
-	cycle  int    // the depth that only a cycle exceeds
-	scope  []*resource
-	faults []fault
-	quiet  int // above zero, faults are not recorded, and the first one decides
-	trial  int // above zero, recorded faults may be dropped
+	path    []step      // to the current value
+	depth   int         // subschemas around the current one, for the same value
+	cycle   int         // the depth that only a cycle exceeds
+	scope   []*resource // of the subschemas around the current one, if dynamic
+	faults  []fault
+	dynamic bool
+	quiet   int // above zero, faults are not recorded, and the first one decides
+	trial   int // above zero, recorded faults may be dropped
 }
 
 // step is the name of a member, or the index of an element.
@@ -72,10 +70,11 @@ type step struct {
 	index int // -1 for a member
 }
 
-// fault is a fault at a path.
+// fault is a fault at a path. Its text is only formatted if it is reported.
 type fault struct {
-	path []step
-	kind jsonschema.ErrorKind
+	path   []step
+	format string
+	args   []any
 }
 
 // stop is the value of a panic that ends an evaluation.
@@ -88,7 +87,7 @@ var errFull = errors.New("enough faults")
 // that of the context, errSteps or errCycle.
 func (s *Schema) evaluate(ctx context.Context, v any, length int) (faults []fault, err error) {
 	limit := min(baseSteps+stepsPerByte*length, maxSteps)
-	e := &evaluation{ctx: ctx, limit: limit, left: limit, poll: pollSteps, cycle: s.size}
+	e := &evaluation{ctx: ctx, limit: limit, left: limit, poll: pollSteps, cycle: s.size, dynamic: s.dynamic}
 	defer func() {
 		faults = e.faults
 		switch p := recover().(type) {
@@ -119,13 +118,13 @@ func (e *evaluation) charge(n int) {
 }
 
 // fault records a fault of the current value. It returns false.
-func (e *evaluation) fault(k jsonschema.ErrorKind) bool {
+func (e *evaluation) fault(format string, args ...any) bool {
 	if e.quiet > 0 {
 		return false
 	}
 	if len(e.faults) <= maxFaults {
 		e.charge(1 + len(e.path)/8)
-		e.faults = append(e.faults, fault{slices.Clone(e.path), k})
+		e.faults = append(e.faults, fault{slices.Clone(e.path), format, args})
 	} else if e.trial == 0 {
 		panic(stop{errFull})
 	}
@@ -185,16 +184,16 @@ func (m *marks) fresh() *marks {
 func (e *evaluation) check(n *node, v any, m *marks) bool {
 	e.charge(1)
 	if n.never {
-		return e.fault(&kind.FalseSchema{})
+		return e.fault("no value is allowed here")
 	}
 	if e.depth++; e.depth > e.cycle {
 		panic(stop{errCycle})
 	}
-	if n.resource != nil {
+	if e.dynamic {
 		e.scope = append(e.scope, n.resource)
 	}
 	ok := e.apply(n, v, m)
-	if n.resource != nil {
+	if e.dynamic {
 		e.scope = e.scope[:len(e.scope)-1]
 	}
 	e.depth--
@@ -223,14 +222,14 @@ func (e *evaluation) admits(n *node, v any, m *marks) bool {
 func (e *evaluation) apply(n *node, v any, outer *marks) bool {
 	k := kindOf(v)
 	if n.types != 0 && n.types&k == 0 && (k != isNumber || n.types&isInteger == 0 || !integer(v.(json.Number))) {
-		return e.fault(&kind.Type{Got: k.String(), Want: n.names})
+		return e.fault("got %s, want %s", k, alternatives(n.names))
 	}
 	if n.choices != nil {
 		if n.chosen&k == 0 {
-			return e.fault(n.refusal)
+			return e.refuse(n)
 		}
 		if _, ok := n.choices[string(e.appendKey(nil, v))]; !ok {
-			return e.fault(n.refusal)
+			return e.refuse(n)
 		}
 	}
 	ok := n.format == nil || e.format(n.format, v)
@@ -252,23 +251,14 @@ func (e *evaluation) apply(n *node, v any, outer *marks) bool {
 func (e *evaluation) goOn(ok bool) bool { return ok || e.quiet == 0 }
 
 // format checks the keyword format, which is an assertion before 2019-09.
-func (e *evaluation) format(f *jsonschema.Format, v any) bool {
+func (e *evaluation) format(f *format, v any) bool {
 	text, ok := v.(string)
 	if !ok {
 		return true
 	}
 	e.charge(1 + len(text)/bytesPerStep*8)
-	var err error
-	if f.Name == "regex" {
-		var p pattern.Set
-		if _, err = p.Compile(text); p.Limit() != nil {
-			text = shorten(text[:100])
-		}
-	} else {
-		err = f.Validate(v)
-	}
-	if err != nil {
-		return e.fault(&kind.Format{Got: text, Want: f.Name, Err: err})
+	if err := f.check(text); err != nil {
+		return e.fault("%s is not valid %s: %v", quotes{text[:min(len(text), 100)]}, f.name, err)
 	}
 	return true
 }
@@ -313,11 +303,27 @@ func (e *evaluation) content(n *node, v any, m *marks) bool {
 	return true
 }
 
+// refuse records that the value is none of those that enum or const admits.
+func (e *evaluation) refuse(n *node) bool {
+	if e.quiet > 0 {
+		return false
+	}
+	for _, v := range n.wanted {
+		if k := kindOf(v); k == isArray || k == isObject {
+			return e.fault("'%s' failed", n.keyword)
+		}
+	}
+	if len(n.wanted) == 1 {
+		return e.fault("value must be %s", displays(n.wanted))
+	}
+	return e.fault("value must be one of %s", displays(n.wanted))
+}
+
 // combinations checks the keywords that combine subschemas.
 func (e *evaluation) combinations(n *node, v any, m *marks) bool {
 	ok := true
 	if n.not != nil && e.admits(n.not, v, nil) {
-		ok = e.fault(&kind.Not{})
+		ok = e.fault("'not' failed")
 	}
 	for _, sub := range n.allOf {
 		if ok = e.check(sub, v, m) && ok; !e.goOn(ok) {
@@ -348,7 +354,7 @@ func (e *evaluation) combinations(n *node, v any, m *marks) bool {
 func (e *evaluation) anyOf(list []*node, v any, m *marks) bool {
 	before := len(e.faults)
 	e.trial++
-	e.fault(&kind.AnyOf{})
+	e.fault("'anyOf' failed")
 	admitted := false
 	for _, sub := range list {
 		own := m.fresh()
@@ -369,13 +375,13 @@ func (e *evaluation) anyOf(list []*node, v any, m *marks) bool {
 func (e *evaluation) oneOf(list []*node, v any, m *marks) bool {
 	before := len(e.faults)
 	e.trial++
-	e.fault(&kind.OneOf{})
+	e.fault("'oneOf' failed, none matched")
 	first := -1
 	for i, sub := range list {
 		if first >= 0 {
 			if e.admits(sub, v, nil) {
 				e.trial--
-				return e.fault(&kind.OneOf{Subschemas: []int{first, i}})
+				return e.fault("'oneOf' failed, subschemas %d, %d matched", first, i)
 			}
 			continue
 		}
@@ -421,13 +427,13 @@ func (e *evaluation) unevaluated(n *node, v any, m *marks) bool {
 func (e *evaluation) object(n *node, object map[string]any, m *marks) bool {
 	ok := true
 	if n.minMembers != nil && len(object) < *n.minMembers {
-		ok = e.fault(&kind.MinProperties{Got: len(object), Want: *n.minMembers})
+		ok = e.fault("minProperties: got %d, want %d", len(object), *n.minMembers)
 	}
 	if n.maxMembers != nil && len(object) > *n.maxMembers {
-		ok = e.fault(&kind.MaxProperties{Got: len(object), Want: *n.maxMembers})
+		ok = e.fault("maxProperties: got %d, want %d", len(object), *n.maxMembers)
 	}
 	if missing := e.missing(object, n.required); missing != nil {
-		ok = e.fault(&kind.Required{Missing: missing})
+		ok = e.fault("missing %s %s", plural(missing), quotes(missing))
 	}
 	for _, d := range n.dependent {
 		e.charge(1)
@@ -435,7 +441,7 @@ func (e *evaluation) object(n *node, object map[string]any, m *marks) bool {
 			continue
 		}
 		if missing := e.missing(object, d.required); missing != nil {
-			ok = e.fault(&kind.DependentRequired{Prop: d.name, Missing: missing})
+			ok = e.fault("properties %s required, if %s exists", quotes(missing), quotes{d.name})
 		}
 		if d.schema != nil {
 			ok = e.check(d.schema, object, m) && ok
@@ -502,7 +508,7 @@ func (e *evaluation) members(n *node, object map[string]any, m *marks) bool {
 	}
 	if refused != nil {
 		slices.Sort(refused)
-		e.fault(&kind.AdditionalProperties{Properties: refused})
+		e.fault("additional properties %s not allowed", quotes(refused))
 	}
 	if m != nil && n.additional != nil {
 		m.all = true
@@ -513,10 +519,10 @@ func (e *evaluation) members(n *node, object map[string]any, m *marks) bool {
 func (e *evaluation) array(n *node, list []any, m *marks) bool {
 	ok := true
 	if n.minItems != nil && len(list) < *n.minItems {
-		ok = e.fault(&kind.MinItems{Got: len(list), Want: *n.minItems})
+		ok = e.fault("minItems: got %d, want %d", len(list), *n.minItems)
 	}
 	if n.maxItems != nil && len(list) > *n.maxItems {
-		ok = e.fault(&kind.MaxItems{Got: len(list), Want: *n.maxItems})
+		ok = e.fault("maxItems: got %d, want %d", len(list), *n.maxItems)
 	}
 	if n.unique && len(list) > 1 {
 		ok = e.unique(list) && ok
@@ -558,11 +564,11 @@ func (e *evaluation) containing(n *node, list []any, m *marks) bool {
 	e.quiet--
 	switch {
 	case n.minContains == nil && found == nil:
-		return e.fault(&kind.Contains{})
+		return e.fault("no items match contains schema")
 	case n.minContains != nil && len(found) < *n.minContains:
-		return e.fault(&kind.MinContains{Got: found, Want: *n.minContains})
+		return e.fault("minContains: %d items match, want %d", len(found), *n.minContains)
 	case n.maxContains != nil && len(found) > *n.maxContains:
-		return e.fault(&kind.MaxContains{Got: found, Want: *n.maxContains})
+		return e.fault("maxContains: %d items match, want %d", len(found), *n.maxContains)
 	}
 	return true
 }
@@ -574,7 +580,7 @@ func (e *evaluation) unique(list []any) bool {
 	for i, v := range list {
 		b = e.appendKey(b[:0], v)
 		if j, ok := seen[string(b)]; ok {
-			return e.fault(&kind.UniqueItems{Duplicates: [2]int{j, i}})
+			return e.fault("items at %d and %d are equal", j, i)
 		}
 		seen[string(b)] = i
 	}
@@ -587,14 +593,14 @@ func (e *evaluation) text(n *node, text string) bool {
 		e.charge(len(text) / bytesPerStep)
 		length := utf8.RuneCountInString(text)
 		if n.minLength != nil && length < *n.minLength {
-			ok = e.fault(&kind.MinLength{Got: length, Want: *n.minLength})
+			ok = e.fault("minLength: got %d, want %d", length, *n.minLength)
 		}
 		if n.maxLength != nil && length > *n.maxLength {
-			ok = e.fault(&kind.MaxLength{Got: length, Want: *n.maxLength})
+			ok = e.fault("maxLength: got %d, want %d", length, *n.maxLength)
 		}
 	}
 	if n.pattern != nil && !e.match(n.pattern, text) {
-		ok = e.fault(&kind.Pattern{Got: text, Want: n.pattern.String()})
+		ok = e.fault("%s does not match pattern %s", quotes{text}, quotes{n.pattern.String()})
 	}
 	return ok
 }
@@ -637,25 +643,25 @@ func (e *evaluation) number(n *node, number json.Number) bool {
 	e.charge(1)
 	got, valid := new(big.Rat).SetString(string(number))
 	if !valid {
-		return e.fault(&kind.InvalidJsonValue{Value: number})
+		return e.fault("the number %s is invalid", number)
 	}
 	ok := true
-	if n.minimum != nil && got.Cmp(n.minimum) < 0 {
-		ok = e.fault(&kind.Minimum{Got: got, Want: n.minimum})
+	if n.minimum != nil && got.Cmp(n.minimum.Rat) < 0 {
+		ok = e.fault("minimum: got %s, want %s", number, n.minimum.text)
 	}
-	if n.maximum != nil && got.Cmp(n.maximum) > 0 {
-		ok = e.fault(&kind.Maximum{Got: got, Want: n.maximum})
+	if n.maximum != nil && got.Cmp(n.maximum.Rat) > 0 {
+		ok = e.fault("maximum: got %s, want %s", number, n.maximum.text)
 	}
-	if n.above != nil && got.Cmp(n.above) <= 0 {
-		ok = e.fault(&kind.ExclusiveMinimum{Got: got, Want: n.above})
+	if n.above != nil && got.Cmp(n.above.Rat) <= 0 {
+		ok = e.fault("exclusiveMinimum: got %s, want %s", number, n.above.text)
 	}
-	if n.below != nil && got.Cmp(n.below) >= 0 {
-		ok = e.fault(&kind.ExclusiveMaximum{Got: got, Want: n.below})
+	if n.below != nil && got.Cmp(n.below.Rat) >= 0 {
+		ok = e.fault("exclusiveMaximum: got %s, want %s", number, n.below.text)
 	}
 	if n.multipleOf != nil {
 		e.charge(4)
-		if !new(big.Rat).Quo(got, n.multipleOf).IsInt() {
-			ok = e.fault(&kind.MultipleOf{Got: got, Want: n.multipleOf})
+		if !new(big.Rat).Quo(got, n.multipleOf.Rat).IsInt() {
+			ok = e.fault("multipleOf: got %s, want %s", number, n.multipleOf.text)
 		}
 	}
 	return ok

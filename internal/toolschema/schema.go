@@ -11,42 +11,24 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-	"github.com/santhosh-tekuri/jsonschema/v6/kind"
-	"golang.org/x/text/language"
-	"golang.org/x/text/message"
-
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/value"
-	"github.com/mcpwire/mcpwire/internal/pattern"
 )
 
 // Schema is a compiled JSON Schema. It is safe for concurrent use.
 type Schema struct {
-	root   *node
-	size   int    // subschemas
-	weight int    // bytes of memory, about
-	quick  *quick // nil if the schema has a keyword that quick does not support
+	root    *node
+	dynamic bool   // a reference depends on the way to it
+	size    int    // subschemas
+	weight  int    // bytes of memory, about
+	quick   *quick // nil if the schema has a keyword that quick does not support
 }
 
 // Weight returns about the memory of the schema in bytes.
 func (s *Schema) Weight() int { return s.weight }
 
-// Dialects returns the URIs of the JSON Schema dialects that a schema may name in $schema, the
-// default first.
-func Dialects() []string {
-	return []string{
-		"https://json-schema.org/draft/2020-12/schema",
-		"https://json-schema.org/draft/2019-09/schema",
-		"http://json-schema.org/draft-07/schema#",
-		"http://json-schema.org/draft-06/schema#",
-		"http://json-schema.org/draft-04/schema#",
-	}
-}
-
 // Compile checks a schema against its dialect and compiles it. It does not load other schemas, and
-// rejects numbers that Check would reject in a value. The size of a schema is limited, because
-// compilation can take time in proportion to the square of it.
+// rejects numbers that Check would reject in a value. The size of a schema is limited.
 func Compile(text json.RawMessage) (*Schema, error) {
 	if len(text) > maxBytes {
 		return nil, fmt.Errorf("the schema has more than %d bytes", maxBytes)
@@ -59,125 +41,64 @@ func Compile(text json.RawMessage) (*Schema, error) {
 		return nil, errors.New(outOfRange(n))
 	}
 	var e extent
-	if err := e.add(doc, 0); err != nil {
+	if err := e.add(doc); err != nil {
 		return nil, err
 	}
-	if e.addresses*e.objects > maxLookups {
-		return nil, fmt.Errorf("the schema has %d references and addresses, too many for %d objects", e.addresses, e.objects)
-	}
 	object, _ := doc.(map[string]any)
-	if dialect, ok := object["$schema"].(string); ok && !supported(dialect) {
-		return nil, fmt.Errorf("schema dialect %q is not supported; supported: %s", dialect, strings.Join(Dialects(), ", "))
+	d := dialects[0].draft
+	if dialect, ok := object["$schema"].(string); ok {
+		if d = draftOf(dialect); d == 0 {
+			return nil, fmt.Errorf("schema dialect %q is not supported; supported: %s", dialect, strings.Join(Dialects(), ", "))
+		}
 	}
-	var p pattern.Set
-	c := jsonschema.NewCompiler()
-	c.DefaultDraft(jsonschema.Draft2020)
-	c.UseLoader(noLoader{})
-	c.UseRegexpEngine(func(text string) (jsonschema.Regexp, error) { return p.Compile(text) })
-	if err := c.AddResource(here, doc); err != nil {
-		return nil, withoutAddress(err)
+	c := compiler{vocabulary: vocabularyOf(d), draft: d}
+	if faults := c.faultsOf(doc); faults != "" {
+		return nil, errors.New("invalid schema: " + faults)
 	}
-	compiled, err := c.Compile(here)
+	s, err := c.compile(doc)
 	if err != nil {
-		return nil, cmp.Or(p.Limit(), withoutAddress(err))
+		return nil, err
 	}
-	b := builder{nodes: map[*jsonschema.Schema]*node{}}
-	b.resources(c, doc)
-	s := &Schema{root: b.node(compiled), size: len(b.nodes), quick: newQuick(object, &p)}
-	s.weight = 16*len(text) + 512*s.size + 64*p.Size()
+	if object != nil {
+		s.quick = newQuick(object, &c.patterns)
+	}
+	s.weight = 16*len(text) + 512*s.size + 64*c.patterns.Size()
 	return s, nil
 }
 
 // Limits of a schema.
 const (
-	maxBytes    = 1 << 20
-	maxValues   = 100_000
-	maxObjects  = 10_000
-	maxElements = 1_000   // objects and arrays in one array, which the compiler compares in pairs
-	maxPointers = 8 << 20 // bytes of the JSON pointers of all objects together
-	// maxLookups limits the objects times the references and addresses. For each of these, the
-	// compiler may visit all objects.
-	maxLookups = 20_000_000
+	maxBytes   = 1 << 20
+	maxValues  = 100_000
+	maxObjects = 10_000
 )
 
 // extent is the size of a schema.
-type extent struct{ values, objects, pointers, addresses int }
+type extent struct{ values, objects int }
 
-// add adds a part of the schema whose JSON pointer has a length. It returns an error if the schema
-// exceeds a limit.
-func (e *extent) add(v any, pointer int) error {
+// add adds a part of the schema. It returns an error if the schema exceeds a limit.
+func (e *extent) add(v any) error {
 	if e.values++; e.values > maxValues {
 		return fmt.Errorf("the schema has more than %d values", maxValues)
 	}
 	switch v := v.(type) {
 	case map[string]any:
-		e.pointers += pointer
 		if e.objects++; e.objects > maxObjects {
 			return fmt.Errorf("the schema has more than %d objects", maxObjects)
 		}
-		if e.pointers > maxPointers {
-			return fmt.Errorf("the JSON pointers of the objects in the schema have more than %d bytes", maxPointers)
-		}
-		for _, keyword := range []string{"$ref", "$dynamicRef", "$recursiveRef", "$id", "id", "$anchor", "$dynamicAnchor"} {
-			if _, ok := v[keyword].(string); ok {
-				e.addresses++
-			}
-		}
-		for name, member := range v {
-			if err := e.add(member, pointer+1+len(name)); err != nil {
+		for _, member := range v {
+			if err := e.add(member); err != nil {
 				return err
 			}
 		}
 	case []any:
-		composite := 0
 		for _, element := range v {
-			if k := kindOf(element); k == isArray || k == isObject {
-				composite++
-			}
-			if err := e.add(element, pointer+1); err != nil {
+			if err := e.add(element); err != nil {
 				return err
 			}
 		}
-		if composite > maxElements {
-			return fmt.Errorf("an array in the schema has more than %d objects and arrays", maxElements)
-		}
 	}
 	return nil
-}
-
-// here is the address under which a schema is compiled. The validator would resolve a relative
-// address to a file in the working directory.
-const (
-	folder = "tool:///"
-	here   = folder + "schema"
-)
-
-// withoutAddress removes the internal address from an error about a schema, because it is
-// meaningless to the schema's author.
-func withoutAddress(err error) error {
-	if e, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
-		if faults := describe(faultsOf(e.Err)); faults != "" {
-			return errors.New("invalid schema: " + strings.ReplaceAll(faults, "\n", "; "))
-		}
-	}
-	return errors.New(shorten(strings.NewReplacer(here, "", folder, "").Replace(err.Error())))
-}
-
-func supported(dialect string) bool {
-	for _, known := range Dialects() {
-		if strings.TrimSuffix(known, "#") == strings.TrimSuffix(dialect, "#") {
-			return true
-		}
-	}
-	return false
-}
-
-// noLoader is the loader for references to other schemas. It always fails, so that a peer cannot
-// make this process read files.
-type noLoader struct{}
-
-func (noLoader) Load(url string) (any, error) {
-	return nil, errors.New("references to other schemas are not supported")
 }
 
 // Check validates a value. It returns one line for each fault, and "" if the value is valid. It
@@ -237,7 +158,7 @@ func (s *Schema) At(tokens ...string) *Schema {
 	if at == nil {
 		return nil
 	}
-	return &Schema{root: at, size: s.size}
+	return &Schema{root: at, dynamic: s.dynamic, size: s.size}
 }
 
 // maxNumber limits the digits and the exponent of a number. It admits every float64. The validator
@@ -278,14 +199,13 @@ const (
 
 // describe returns one line for each fault, with the JSON pointer of its value.
 func describe(faults []fault) string {
-	printer := message.NewPrinter(language.English)
 	var lines []string
 	for i, f := range faults {
 		if i == maxFaults {
 			lines = append(lines, "and more")
 			break
 		}
-		line := f.kind.LocalizedString(printer)
+		line := fmt.Sprintf(f.format, f.args...)
 		if where := pointer(f.path); where != "" {
 			line = where + ": " + line
 		}
@@ -302,29 +222,45 @@ func shorten(line string) string {
 	return strings.ToValidUTF8(line[:maxLine], "") + "…"
 }
 
-// faultsOf returns the innermost causes of an error of the compiler. Alternatives are listed after
-// the fault of the keyword that combines them.
-func faultsOf(err error) (list []fault) {
-	var visit func(e *jsonschema.ValidationError)
-	visit = func(e *jsonschema.ValidationError) {
-		if len(list) > maxFaults {
-			return
-		}
-		_, any := e.ErrorKind.(*kind.AnyOf)
-		_, one := e.ErrorKind.(*kind.OneOf)
-		if len(e.Causes) == 0 || any || one {
-			f := fault{kind: e.ErrorKind}
-			for _, token := range e.InstanceLocation {
-				f.path = append(f.path, step{token, -1})
-			}
-			list = append(list, f)
-		}
-		for _, cause := range e.Causes {
-			visit(cause)
+// alternatives are texts of which one is wanted.
+type alternatives []string
+
+func (a alternatives) String() string { return strings.Join(a, " or ") }
+
+// quotes are names and other texts from a peer.
+type quotes []string
+
+func (q quotes) String() string {
+	list := make([]string, len(q))
+	for i, text := range q {
+		text = strings.ReplaceAll(strconv.Quote(text), `\"`, `"`)
+		list[i] = "'" + strings.ReplaceAll(text[1:len(text)-1], "'", `\'`) + "'"
+	}
+	return strings.Join(list, ", ")
+}
+
+// displays are values without members and elements.
+type displays []any
+
+func (d displays) String() string {
+	list := make([]string, len(d))
+	for i, v := range d {
+		switch v := v.(type) {
+		case nil:
+			list[i] = "null"
+		case string:
+			list[i] = quotes{v}.String()
+		default:
+			list[i] = fmt.Sprint(v)
 		}
 	}
-	if invalid, ok := errors.AsType[*jsonschema.ValidationError](err); ok {
-		visit(invalid)
+	return strings.Join(list, ", ")
+}
+
+// plural returns the noun for a number of missing members.
+func plural(missing []string) string {
+	if len(missing) == 1 {
+		return "property"
 	}
-	return list
+	return "properties"
 }

@@ -74,7 +74,7 @@ func TestCallToolLimitsValidation(t *testing.T) {
 	for name, test := range map[string]struct{ schema, content, want string }{
 		"values in an enum": {`{"type":"object","properties":{"a":{"items":{"enum":[` + list(1000, "[%d]") + `]}}}}`, `{"a":[` + list(50_000, "[%d]") + `]}`, "'enum' failed"},
 		"references":        {`{"type":"object","$ref":"#/$defs/d0","$defs":{` + double + `,"d40":{}}}`, `{}`, "takes too many steps (limit: 1000016)"},
-		"a large schema":    {`{"type":"object","properties":{"a":{"enum":[` + list(10_000, "[%d]") + `]}}}`, `{"a":7}`, ""},
+		"a large schema":    {`{"type":"object","properties":{"a":{"enum":[` + list(100_000, "%d") + `]}}}`, `{"a":"x"}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
