@@ -124,7 +124,7 @@ func toolParams(p *mcp.CallToolRequestParams, name string, arguments any) (err e
 	if raw, ok := arguments.(json.RawMessage); ok {
 		text = bytes.TrimLeft(raw, " \t\r\n") // the rest is validated when it is sent
 	} else {
-		text, err = codec.Marshal(value.Of(arguments))
+		text, err = codec.MarshalFunc(value.Of(arguments).EncodeJSON)
 	}
 	if err != nil {
 		return fmt.Errorf("client: arguments of tool %q: %w", name, err)

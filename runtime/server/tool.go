@@ -444,8 +444,13 @@ func (h *handler) CallTool(ctx context.Context, params *mcp.CallToolRequestParam
 	if err := t.checkFields(c, arguments); err != nil {
 		return nil, err
 	}
-	if t.support.Mode == mcp.TaskSupportRequired && h.p.s.cfg.TaskStore != nil && h.p.s.Tasks() == nil {
-		return nil, noTasks()
+	if t.support.Mode == mcp.TaskSupportRequired {
+		if sess := h.p.session.Load(); !isTask && sess != nil && sess.TakesTask(mcp.MethodToolsCall) {
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "this tool can only be called as a task"}
+		}
+		if h.p.s.cfg.TaskStore != nil && h.p.s.Tasks() == nil {
+			return nil, noTasks()
+		}
 	}
 	c.tool = t
 	if err := c.resume(params.Name, params.RequestState, params.InputResponses); err != nil {
@@ -641,13 +646,14 @@ func errorResult(text string) *mcp.CallToolResult {
 }
 
 // support returns the task support of a request; see [receiver.Options]. A call of an unknown tool
-// is rejected before it can be a task.
+// is rejected before it can be a task. A plain call is left to the handler, which knows the tool.
 func (p *peer) support(ctx context.Context, req *session.Request) (receiver.Support, error) {
+	if _, asTask := req.Task(); !asTask {
+		return receiver.Support{Mode: mcp.TaskSupportOptional}, nil
+	}
 	t := p.calledTool(ctx, req)
 	if t == nil {
-		_, asTask := req.Task()
-		name, ok := toolNameOf(req.Params)
-		if asTask && ok {
+		if name, ok := toolNameOf(req.Params); ok {
 			return receiver.Support{}, invalidParams("unknown tool: %q", name)
 		}
 		return receiver.Support{Mode: mcp.TaskSupportOptional}, nil // the handler rejects the call

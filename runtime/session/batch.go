@@ -35,7 +35,7 @@ func (s *Session) receiveBatch(m transport.Message) {
 			b.open++
 			b.mu.Unlock()
 		}
-		s.take(item.Message, item.Err, transport.Message{Text: item.Message.Params, Context: m.Context, Session: m.Session}, b)
+		s.take(&item.Message, item.Err, &transport.Message{Text: item.Message.Params, Context: m.Context, Session: m.Session}, b)
 	}
 	b.skip()
 }

@@ -30,6 +30,18 @@ type Call struct {
 
 	opts options
 	meta []metaMember
+
+	limited *lazyctx.Timeout // the context of the first Write of a request; allocated with the Call, or nil
+}
+
+// newRequest returns a Call for a request.
+func newRequest(s *Session, method string, params codec.Encoder) *Call {
+	c := new(struct {
+		call    Call
+		limited lazyctx.Timeout
+	})
+	c.call = Call{Method: method, Params: params, Session: s, limited: &c.limited}
+	return &c.call
 }
 
 // SetMeta adds a member to the _meta of the params, or replaces the member of that name. Params is
@@ -136,7 +148,9 @@ func (s *Session) With(opts ...Option) *Caller {
 
 // Call sends a request and waits for its result; see [Session.Call].
 func (c *Caller) Call(ctx context.Context, method string, params codec.Encoder) (json.RawMessage, error) {
-	return c.s.sender(ctx, &Call{Method: method, Params: params, Session: c.s, opts: c.opts})
+	call := newRequest(c.s, method, params)
+	call.opts = c.opts
+	return c.s.sender(ctx, call)
 }
 
 // Ping is [Session.Ping] with the options.
@@ -159,7 +173,7 @@ func (c *Caller) Ping(ctx context.Context) error {
 // After a loss, a timeout or the end of ctx, the session sends notifications/cancelled, unless the
 // request is initialize or asks for a task (MCP cancellation, "Behavior Requirements").
 func (s *Session) Call(ctx context.Context, method string, params codec.Encoder) (json.RawMessage, error) {
-	return s.sender(ctx, &Call{Method: method, Params: params, Session: s})
+	return s.sender(ctx, newRequest(s, method, params))
 }
 
 // Notify sends a notification. Params may be nil. It fails as Call does. It returns nil once the
@@ -194,21 +208,30 @@ func (s *Session) send(ctx context.Context, call *Call) (json.RawMessage, error)
 		related = nil
 	}
 	if call.Notification {
-		if err := s.allowed(call); err != nil {
-			return nil, err
-		}
-		s.reopening.record(call)
-		err := s.sendNotification(ctx, call, related, s.reopening.current.Load())
-		if err != nil {
-			s.activity.begin() // Shutdown waits until the notification is sent again
-			defer s.activity.end()
-			if err = s.awaitReopened(ctx, call, time.Time{}, err); err == nil {
-				err = s.sendNotification(ctx, call, related, s.reopening.current.Load())
-			}
-		}
-		return nil, err
+		return nil, s.sendNotification(ctx, call, related)
 	}
+	return s.sendRequest(ctx, call, related, inside)
+}
 
+// sendNotification is send for a notification.
+func (s *Session) sendNotification(ctx context.Context, call *Call, related *Request) error {
+	if err := s.allowed(call); err != nil {
+		return err
+	}
+	s.reopening.record(call)
+	err := s.writeNotification(ctx, call, related, s.reopening.current.Load())
+	if err != nil {
+		s.activity.begin() // Shutdown waits until the notification is sent again
+		defer s.activity.end()
+		if err = s.awaitReopened(ctx, call, time.Time{}, err); err == nil {
+			err = s.writeNotification(ctx, call, related, s.reopening.current.Load())
+		}
+	}
+	return err
+}
+
+// sendRequest is send for a request. inside is set if it belongs to a request of the peer.
+func (s *Session) sendRequest(ctx context.Context, call *Call, related *Request, inside bool) (json.RawMessage, error) {
 	if !call.opts.timed {
 		call.opts.timeout = s.cfg.timeout(call.Method)
 	}
@@ -243,8 +266,8 @@ func (s *Session) send(ctx context.Context, call *Call) (json.RawMessage, error)
 	return result, err
 }
 
-// sendNotification sends a notification in a session.
-func (s *Session) sendNotification(ctx context.Context, call *Call, related *Request, session uint32) error {
+// writeNotification sends a notification in a session.
+func (s *Session) writeNotification(ctx context.Context, call *Call, related *Request, session uint32) error {
 	meta := call.meta
 	if a := s.handshake.current.Load(); a.states() && call.Method != mcp.MethodNotificationsCancelled {
 		// Over HTTP, the header of the notification needs it.
@@ -296,7 +319,7 @@ func (s *Session) exchange(ctx context.Context, call *Call, e exchange) (json.Ra
 		if encoded != nil {
 			out.SetParsed(new(jsonrpc.NewRequest(id, call.Method, encoded)))
 		}
-		clock, err = s.writeWithin(ctx, timeout, out)
+		clock, err = s.writeWithin(ctx, call, timeout, out)
 	}
 	if err != nil {
 		s.calls.remove(p)
@@ -326,12 +349,15 @@ func (s *Session) exchange(ctx context.Context, call *Call, e exchange) (json.Ra
 
 // writeWithin is writeUntil with a timeout. It fails with ErrTimeout. Zero means no timeout. It
 // returns the clock that the transport holds with [transport.Hold].
-func (s *Session) writeWithin(ctx context.Context, timeout time.Duration, out transport.Message) (*lazyctx.Clock, error) {
+func (s *Session) writeWithin(ctx context.Context, call *Call, timeout time.Duration, out transport.Message) (*lazyctx.Clock, error) {
 	if timeout == 0 {
 		clock := new(lazyctx.Clock)
 		return clock, s.writeUntil(lazyctx.WithClock(ctx, clock), out)
 	}
-	limited := lazyctx.WithTimeout(ctx, timeout, ErrTimeout)
+	limited := call.limited
+	if limited == nil || !limited.Begin(ctx, timeout, ErrTimeout) { // the transport may still use the context of an earlier Write
+		limited = lazyctx.WithTimeout(ctx, timeout, ErrTimeout)
+	}
 	defer limited.Cancel()
 	return &limited.Clock, s.writeUntil(limited, out)
 }

@@ -54,24 +54,29 @@ func (s *Session) receive(m transport.Message) {
 			return
 		}
 	}
-	s.take(message, err, m, nil)
+	s.take(&message, err, &m, nil)
 }
 
-// take processes a message, or its error err. Answers are added to b unless that is nil.
-func (s *Session) take(message jsonrpc.Message, err error, m transport.Message, b *batch) {
+// take processes a message, or its error err. Answers are added to b unless that is nil. Its
+// parameters are pointers, because the frames below it may be on the stack of a handler of the peer.
+func (s *Session) take(message *jsonrpc.Message, err error, m *transport.Message, b *batch) {
 	if longer(message.ID, maxID) {
 		message.ID = jsonrpc.ID{}
 		err = fmt.Errorf("%w: longer than %d bytes", jsonrpc.ErrID, maxID)
 	}
 	if err != nil {
-		s.refuse(message, err, m, b)
+		s.refuse(*message, err, *m, b)
 		return
 	}
 	switch message.Kind {
 	case jsonrpc.KindRequest:
-		s.request(message, m, b)
+		s.request(*message, *m, b)
 	case jsonrpc.KindNotification:
-		s.notification(message, m)
+		if message.Method == mcp.MethodNotificationsProgress {
+			s.progressed(message.Params)
+		} else {
+			s.notification(*message, *m)
+		}
 	case jsonrpc.KindResponse:
 		s.answered(message.ID, answer{result: message.Result})
 	case jsonrpc.KindErrorResponse:
@@ -358,14 +363,11 @@ func (s *Session) interrupt(st *serving, reason string) {
 	}
 }
 
-// notification processes notifications/progress, cancelled and initialized at once, and queues all
-// but progress for the handler. A notification outside of a session goes to the Responder instead,
-// apart from cancelled.
+// notification processes notifications/cancelled and initialized at once, and queues all
+// notifications for the handler, apart from progress. A notification outside of a session goes to
+// the Responder instead, apart from cancelled.
 func (s *Session) notification(message jsonrpc.Message, m transport.Message) {
 	switch message.Method {
-	case mcp.MethodNotificationsProgress:
-		s.progressed(message.Params)
-		return
 	case mcp.MethodNotificationsCancelled:
 		var p mcp.CancelledNotificationParams
 		if err := codec.Unmarshal(message.Params, &p); err != nil {

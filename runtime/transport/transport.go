@@ -18,6 +18,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 )
 
 // Conn is one end of a connection.
@@ -437,25 +438,34 @@ func Principal(ctx context.Context) (principal string, ok bool) {
 
 type httpKey struct{}
 
-// httpRequest is the HTTP request of a message.
-type httpRequest struct {
+// httpContext is the context of a message that has arrived in an HTTP request.
+type httpContext struct {
+	lazyctx.Detached
 	header     map[string][]string
 	remoteAddr string
 }
 
+// Value implements [context.Context].
+func (c *httpContext) Value(key any) any {
+	if key == (httpKey{}) {
+		return c
+	}
+	return c.Detached.Value(key)
+}
+
 // WithHTTP returns a context with the header (an http.Header) and the remote address of the HTTP
-// request in which a message arrived. A transport over HTTP sets it in [Message.Context]. The
-// context of a task keeps the header while the task runs: limit its size, and do not change it.
+// request in which a message arrived. It has the values of ctx and does not end with ctx, because a
+// message outlives its request. A transport over HTTP sets it in [Message.Context]. The context of a
+// task keeps the header while the task runs: limit its size, and do not change it.
 func WithHTTP(ctx context.Context, header map[string][]string, remoteAddr string) context.Context {
-	// Above context.WithoutCancel, each lookup in a context of another package allocates.
-	return context.WithValue(ctx, httpKey{}, &httpRequest{header, remoteAddr})
+	return &httpContext{lazyctx.Detached{Parent: ctx}, header, remoteAddr}
 }
 
 // HTTP returns the header and the remote address of the HTTP request in which a message arrived.
 // They are nil and "" if the message did not arrive over HTTP. The header must not be changed.
 func HTTP(ctx context.Context) (header map[string][]string, remoteAddr string) {
-	if r, ok := ctx.Value(httpKey{}).(*httpRequest); ok {
-		return r.header, r.remoteAddr
+	if c, ok := ctx.Value(httpKey{}).(*httpContext); ok {
+		return c.header, c.remoteAddr
 	}
 	return nil, ""
 }

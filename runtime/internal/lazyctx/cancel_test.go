@@ -151,3 +151,22 @@ func TestLookupOfKeyDoesNotAllocate(t *testing.T) {
 		t.Errorf("%v allocations, want at most 2", n)
 	}
 }
+
+func TestDetachedHasOnlyValues(t *testing.T) {
+	parent, cancel := context.WithCancelCause(context.WithValue(t.Context(), key{}, "value"))
+	d := &lazyctx.Detached{Parent: parent}
+	derived, end := context.WithCancel(d)
+	defer end()
+	cancel(errors.New("enough"))
+	for _, ctx := range []context.Context{d, derived} {
+		if ctx.Err() != nil || context.Cause(ctx) != nil {
+			t.Errorf("it ends with its parent: %v, because of %v", ctx.Err(), context.Cause(ctx))
+		}
+		if ctx.Value(key{}) != "value" {
+			t.Error("the value of the parent is lost")
+		}
+	}
+	if _, ok := d.Deadline(); ok || d.Done() != nil {
+		t.Error("it can end")
+	}
+}

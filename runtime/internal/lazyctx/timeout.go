@@ -26,7 +26,21 @@ type Timeout struct {
 // first call of Done. A nil cause means [context.DeadlineExceeded]. Call [Timeout.Cancel] after
 // use.
 func WithTimeout(ctx context.Context, timeout time.Duration, cause error) *Timeout {
-	return &Timeout{context: ctx, timeout: timeout, cause: cause}
+	t := new(Timeout)
+	t.Begin(ctx, timeout, cause)
+	return t
+}
+
+// Begin makes the zero value the context that [WithTimeout] returns. It returns false, and does
+// nothing, if t has begun.
+func (t *Timeout) Begin(ctx context.Context, timeout time.Duration, cause error) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.context != nil {
+		return false
+	}
+	t.context, t.timeout, t.cause = ctx, timeout, cause
+	return true
 }
 
 func (t *Timeout) current() context.Context {

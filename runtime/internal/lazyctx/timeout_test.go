@@ -37,3 +37,10 @@ func TestTimeoutEndsWithParent(t *testing.T) {
 	}
 	<-ctx.Done()
 }
+
+func TestTimeoutBeginsOnce(t *testing.T) {
+	var limited lazyctx.Timeout
+	if !limited.Begin(t.Context(), time.Hour, nil) || limited.Begin(t.Context(), time.Hour, nil) {
+		t.Error("want true from the first Begin only")
+	}
+}

@@ -105,10 +105,10 @@ func Attach(cfg *session.Config, o Options) {
 // sessions that [session.NewRequest] has made, and that belong to no [session.Session]. Their
 // principal is that of [transport.WithPrincipal], and all methods of the protocol that can be tasks
 // are offered as tasks.
-func Sessions(o Options) session.Middleware { return o.receive }
+func Sessions(o Options) session.Middleware { return (&o).receive }
 
 // receive is the middleware for requests.
-func (o Options) receive(next session.Handler) session.Handler {
+func (o *Options) receive(next session.Handler) session.Handler {
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 		if req.IsNotification() {
 			return next(ctx, req)
@@ -121,10 +121,7 @@ func (o Options) receive(next session.Handler) session.Handler {
 			}
 			return result, nil
 		}
-		if m, ok := mcp.LookupMethod(req.Method); ok && m.Task {
-			return o.serveRequest(ctx, req, next)
-		}
-		return next(ctx, req)
+		return o.serveRequest(ctx, req, next)
 	}
 }
 
@@ -143,7 +140,7 @@ func wireError(ctx context.Context, err error) error {
 
 // serveTasks serves the tasks/* methods. It ignores the _meta of requests: the taskId in their
 // params selects the task.
-func (o Options) serveTasks(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+func (o *Options) serveTasks(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 	m, principal := o.Manager, session.Principal(ctx)
 	switch req.Method {
 	case mcp.MethodTasksGet:
@@ -181,7 +178,7 @@ func (o Options) serveTasks(ctx context.Context, req *session.Request) (codec.En
 }
 
 // requestor returns the requestor for the sender of a request, or nil.
-func (o Options) requestor(ctx context.Context, req *session.Request) task.Requestor {
+func (o *Options) requestor(ctx context.Context, req *session.Request) task.Requestor {
 	switch {
 	case o.Requestor != nil:
 		return o.Requestor(ctx, req)
@@ -193,7 +190,7 @@ func (o Options) requestor(ctx context.Context, req *session.Request) task.Reque
 
 // resultRequestor returns the requestor for the sender of a tasks/result, which can be reached
 // through the stream of that request while it waits.
-func (o Options) resultRequestor(ctx context.Context, req *session.Request) task.Requestor {
+func (o *Options) resultRequestor(ctx context.Context, req *session.Request) task.Requestor {
 	to := o.requestor(ctx, req)
 	if v, ok := to.(via); ok {
 		v.req = req
@@ -207,34 +204,48 @@ type payload struct{ raw json.RawMessage }
 
 func (p *payload) EncodeJSON(w *wire.Writer) { session.Raw(p.raw).EncodeJSON(w) }
 
-// serveRequest serves a request whose method allows tasks.
-func (o Options) serveRequest(ctx context.Context, req *session.Request, next session.Handler) (codec.Encoder, error) {
+// serveRequest serves a request that is not about a task.
+func (o *Options) serveRequest(ctx context.Context, req *session.Request, next session.Handler) (codec.Encoder, error) {
+	req, support, err := o.admit(ctx, req)
+	switch {
+	case err != nil:
+		return nil, err
+	case support != nil:
+		return o.create(ctx, req, support, next)
+	}
+	return next(ctx, req)
+}
+
+// admit returns the request to serve, or the error that rejects it. If it is to be a task, admit also
+// returns its task support; otherwise nil. It is not part of serveRequest, so that the frames below a
+// running handler are small.
+func (o *Options) admit(ctx context.Context, req *session.Request) (*session.Request, *Support, error) {
+	if m, ok := mcp.LookupMethod(req.Method); !ok || !m.Task {
+		return req, nil, nil
+	}
 	metadata, asTask := req.Task()
 	offered := req.Session == nil || req.Session.TakesTask(req.Method)
 	if asTask && (!offered || string(metadata) == "null") { // the task member is ignored
 		plain, err := withoutTask(req)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		req, asTask = plain, false
 	}
 	if !offered {
-		return next(ctx, req)
+		return req, nil, nil
 	}
 	support := Support{Mode: mcp.TaskSupportOptional}
 	if o.Support != nil {
 		var err error
 		if support, err = o.Support(ctx, req); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	if err := refusal(req.Method, support.Mode, asTask); err != nil {
-		return nil, err
+	if err := refusal(req.Method, support.Mode, asTask); err != nil || !asTask {
+		return req, nil, err
 	}
-	if !asTask {
-		return next(ctx, req)
-	}
-	return o.create(ctx, req, metadata, support, next)
+	return req, new(support), nil
 }
 
 // refusal returns the error for a request that mode does not allow, as a task or as a plain request
@@ -255,7 +266,8 @@ func refusal(method string, mode mcp.TaskSupport, asTask bool) error {
 }
 
 // create runs a request as a task.
-func (o Options) create(ctx context.Context, req *session.Request, metadata json.RawMessage, support Support, next session.Handler) (codec.Encoder, error) {
+func (o *Options) create(ctx context.Context, req *session.Request, support *Support, next session.Handler) (codec.Encoder, error) {
+	metadata, _ := req.Task()
 	meta := new(mcp.TaskMetadata)
 	if err := codec.Unmarshal(metadata, meta); err != nil {
 		return nil, jsonrpc.InvalidParams(err)

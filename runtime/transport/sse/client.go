@@ -535,13 +535,13 @@ func (c *client) send(values context.Context, w *outgoing) error {
 	defer cancel(nil)
 	ctx, release := c.end.WithStallTimeout(ctx)
 	defer release()
-	wrote := func(info httptrace.WroteRequestInfo) {
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(info httptrace.WroteRequestInfo) {
 		if info.Err == nil {
 			w.once.Do(func() { close(w.sent) })
 		}
-	}
+	}})
 	for failures := 0; ; failures++ {
-		resp, err := c.end.Do(ctx, httpcore.Request{Method: http.MethodPost, URL: w.stream.post, Header: w.header, Text: w.text, Wrote: wrote})
+		resp, err := c.end.Do(ctx, httpcore.Request{Method: http.MethodPost, URL: w.stream.post, Header: w.header, Text: w.text})
 		if err == nil {
 			defer httpcore.Discard(resp)
 			if resp.StatusCode/100 != 2 {

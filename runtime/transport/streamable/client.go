@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptrace"
 	"net/url"
 	"sync"
 	"sync/atomic"
@@ -298,14 +297,6 @@ type postRequest struct {
 	exchange *exchange // of a request; nil for other messages
 }
 
-// wrote returns what to call when the request was written, or nil.
-func (p *postRequest) wrote() func(httptrace.WroteRequestInfo) {
-	if p.exchange == nil {
-		return nil
-	}
-	return p.exchange.wrote
-}
-
 // begins reports whether the request is the first of a connection. If its connection is refused,
 // the URL is probably wrong: retries would only delay the error.
 func (p *postRequest) begins() bool {
@@ -329,7 +320,7 @@ func (c *client) post(p postRequest) (*http.Response, error) {
 		if header == nil {
 			header = p.sess.posts
 		}
-		resp, err := c.end.Do(p.ctx, httpcore.Request{Method: http.MethodPost, URL: c.url, Header: header, Text: p.text, Wrote: p.wrote()})
+		resp, err := c.end.Do(p.ctx, httpcore.Request{Method: http.MethodPost, URL: c.url, Header: header, Text: p.text})
 		switch {
 		case err == nil && p.header == nil && c.sessionDropped(p.ctx, p.sess, resp):
 			defer httpcore.Discard(resp)

@@ -40,9 +40,10 @@ type exchange struct {
 	isDiscover   bool
 	header       http.Header // of a modern request; nil for a request of the session
 
-	ctx    context.Context // derived from life
+	ctx    context.Context // derived from life, with trace
 	cancel context.CancelCauseFunc
 	life   lazyctx.Values
+	trace  httptrace.ClientTrace // calls wrote
 
 	settling sync.Mutex
 	settled  bool          // the request was sent, or will not be sent
@@ -52,6 +53,7 @@ type exchange struct {
 
 	accepted bool // the server has accepted the request
 	answered bool
+	answer   jsonrpc.Message // that was received
 }
 
 // request sends a request. Its goroutine ends with the answer or the connection.
@@ -67,6 +69,8 @@ func (c *client) request(ctx context.Context, sess *clientSession, text []byte, 
 	}
 	x.life = lazyctx.Values{Context: c.end.Life(), Other: ctx}
 	x.ctx, x.cancel = context.WithCancelCause(&x.life)
+	x.trace.WroteRequest = x.wrote
+	x.ctx = httptrace.WithClientTrace(x.ctx, &x.trace)
 	c.mu.Lock()
 	c.exchanges[x.id] = x
 	c.mu.Unlock()
@@ -246,7 +250,7 @@ func (x *exchange) readMessage(resp *http.Response) error {
 // is answered. h is the header of the response to its POST.
 func (x *exchange) take(text []byte, h http.Header) (done bool) {
 	m, err := httpcore.Parse(text) // the session reports faults
-	if !x.isAnswer(m) {
+	if !x.isAnswer(&m) {
 		if !x.answered && x.inBatch(text) {
 			x.answered = true
 			x.c.end.Deliver(x.c.end.Life(), text, x.sess.number)
@@ -264,14 +268,15 @@ func (x *exchange) take(text []byte, h http.Header) (done bool) {
 	}
 	answer := transport.Message{Text: text, Session: x.sess.number}
 	if err == nil {
-		answer.SetParsed(&m)
+		x.answer = m
+		answer.SetParsed(&x.answer)
 	}
 	// The loss of the session ends x.ctx. The caller would then wait for this answer in vain.
 	x.c.end.DeliverMessage(x.c.end.Life(), answer)
 	return true
 }
 
-func (x *exchange) isAnswer(m jsonrpc.Message) bool {
+func (x *exchange) isAnswer(m *jsonrpc.Message) bool {
 	return (m.ID == x.id || jsonrpc.CanonicalID(m.ID) == x.id) && (m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindErrorResponse)
 }
 
@@ -282,7 +287,7 @@ func (x *exchange) inBatch(text []byte) bool {
 		return false
 	}
 	items, err := jsonrpc.ParseReceivedBatch(text, codec.NoCopy())
-	return err == nil && slices.ContainsFunc(items, func(i jsonrpc.Item) bool { return x.isAnswer(i.Message) })
+	return err == nil && slices.ContainsFunc(items, func(i jsonrpc.Item) bool { return x.isAnswer(&i.Message) })
 }
 
 // handleRejection handles the rejection of the request by the server.

@@ -296,6 +296,7 @@ type Handler struct {
 	endStores context.CancelFunc
 
 	timers  timerPool
+	wakes   sync.Pool // of the wake of a sink
 	buffers sync.Pool // of *[]byte for events
 
 	mu        sync.Mutex

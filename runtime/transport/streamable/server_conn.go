@@ -241,7 +241,7 @@ func (c *serverConn) add(ctx context.Context, st *serverStream, m transport.Mess
 			answers = m.For
 		}
 	}
-	requests, begins := st.number()
+	requests, begins := c.streams.number(st)
 	if e.Last && st.opening != nil { // the answer to initialize is sent as an event
 		c.opened(context.WithoutCancel(ctx), st.opening, m.Text)
 		st.opening = nil
@@ -282,7 +282,7 @@ func (c *serverConn) start(st *serverStream) {
 	if st.over {
 		return
 	}
-	if requests, ok := st.number(); ok && !c.isOver() { // after Forget, Begin would store the session again
+	if requests, ok := c.streams.number(st); ok && !c.isOver() { // after Forget, Begin would store the session again
 		c.journal.begin(context.Background(), st.id, requests)
 	}
 }

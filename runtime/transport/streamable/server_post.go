@@ -334,7 +334,12 @@ func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.R
 		params = p.params
 	}
 	k := &p.sink
-	k.init(&c.out, w)
+	wake, ok := h.wakes.Get().(chan struct{})
+	if !ok {
+		wake = newWake()
+	}
+	defer h.wakes.Put(wake) // a late signal wakes another sink to no effect
+	k.init(&c.out, w, wake)
 	st, err := c.streams.begin(p.requests, params, k)
 	if err != nil {
 		refuse(w, c.because(err))
@@ -346,9 +351,9 @@ func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.R
 	if h.o.StreamAfter == 0 && !opening && !p.plain {
 		c.start(st)
 	}
-	ctx = &origin{ctx, c, st}
+	st.origin = origin{ctx, c, st}
 	for _, m := range p.messages {
-		m.Context = ctx
+		m.Context = &st.origin
 		if err := c.in.Put(r.Context(), m); err != nil {
 			c.streams.remove(st, p.requests...)
 			st.settle()

@@ -28,13 +28,15 @@ type sink struct {
 // newSink returns a sink that is not yet in the list of its outflow.
 func newSink(out *outflow, w http.ResponseWriter) *sink {
 	k := new(sink)
-	k.init(out, w)
+	k.init(out, w, newWake())
 	return k
 }
 
+func newWake() chan struct{} { return make(chan struct{}, 1) }
+
 // init makes k a new sink.
-func (k *sink) init(out *outflow, w http.ResponseWriter) {
-	k.stallWriter, k.out, k.wake = newStallWriter(w, out.stall, &out.progress), out, make(chan struct{}, 1)
+func (k *sink) init(out *outflow, w http.ResponseWriter, wake chan struct{}) {
+	k.stallWriter, k.out, k.wake = newStallWriter(w, out.stall, &out.progress), out, wake
 }
 
 // signal wakes the goroutine that serves the sink.

@@ -23,8 +23,9 @@ var (
 // which there is at most one at a time. Its events are numbered from 1 without gaps, and are stored
 // and sent in that order.
 type serverStream struct {
-	id    string
-	batch bool // it has the answers of several requests, which may be pending at once
+	id     string // "" until it is an event stream
+	batch  bool   // it has the answers of several requests, which may be pending at once
+	origin origin // the context of the requests, set before they are received; refers to the stream itself
 
 	order      sync.Mutex    // held while an event is added; guards the following fields
 	requests   []jsonrpc.ID  // the requests that it was opened for; nil once they are stored
@@ -34,6 +35,8 @@ type serverStream struct {
 	body       guard.Share   // the bytes of the requests, until all of them are answered
 	unanswered int           // number of requests without an answer; 0 for the standing stream
 	single     [1]jsonrpc.ID // what requests refers to if there is only one
+
+	removed bool // from the streams of the session; guarded by their mu
 
 	outlet // guarded by the mu of the outflow; over changes only while order is held, too
 }
@@ -49,17 +52,6 @@ func (st *serverStream) next(m transport.Message) (e Event, alone bool) {
 		return Event{}, true
 	}
 	return Event{Number: st.last + 1, Text: m.Text, Last: last}, false
-}
-
-// number makes the stream an event stream, which its client can resume. It returns the requests
-// that it was opened for. ok is false if it already is one. order must be held.
-func (st *serverStream) number() (requests []jsonrpc.ID, ok bool) {
-	if st.numbered {
-		return nil, false
-	}
-	st.numbered = true
-	requests, st.requests = st.requests, nil
-	return requests, true
 }
 
 // attach makes k the connection of the stream, for the events after the one with the number after.

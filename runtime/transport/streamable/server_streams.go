@@ -17,15 +17,16 @@ const standing = "0"
 
 // streams has the open streams of a session: one for each POST with requests, until all of them are
 // answered, and the standing stream, which never ends. Each unanswered request belongs to exactly
-// one stream. Names of streams are not used again.
+// one stream. A stream has a name once it has events. Names are not used again.
 type streams struct {
 	max   int    // limit of the streams with requests, and of the unanswered requests
 	usage *usage // counts the unanswered requests
 
 	mu        sync.Mutex
+	open      int // number of streams with requests
 	byName    map[string]*serverStream
 	byRequest map[jsonrpc.ID]*serverStream
-	next      uint64 // the name of the next stream, as a number
+	next      uint64 // the next name, as a number
 	closed    bool   // settle was called: requests do not count any more
 }
 
@@ -47,14 +48,11 @@ func (s *streams) begin(ids []jsonrpc.ID, opening []byte, k *sink) (*serverStrea
 	switch {
 	case s.closed:
 		return nil, transport.ErrClosed
-	case len(s.byName) > s.max, // one of them is the standing stream
+	case s.open >= s.max,
 		len(s.byRequest)+len(ids) > s.max: // a batch has many requests, and one stream
 		return nil, errTooManyStreams
 	}
-	st := &serverStream{
-		id: strconv.FormatUint(s.next, 36), batch: len(ids) > 1, requests: ids, unanswered: len(ids), opening: opening,
-		outlet: outlet{sink: k},
-	}
+	st := &serverStream{batch: len(ids) > 1, requests: ids, unanswered: len(ids), opening: opening, outlet: outlet{sink: k}}
 	if len(ids) == 1 { // the stream may outlive the POST, and must not keep it in memory
 		st.requests = append(st.single[:0], ids...)
 	}
@@ -73,9 +71,27 @@ func (s *streams) begin(ids []jsonrpc.ID, opening []byte, k *sink) (*serverStrea
 		}
 		return nil, errTooManyRequests
 	}
-	s.next++
-	s.byName[st.id] = st
+	s.open++
 	return st, nil
+}
+
+// number makes st an event stream, which its client can resume by its name. It returns the requests
+// that the stream was opened for. ok is false if it already is one. The order of the stream must be
+// held.
+func (s *streams) number(st *serverStream) (requests []jsonrpc.ID, ok bool) {
+	if st.numbered {
+		return nil, false
+	}
+	st.numbered = true
+	requests, st.requests = st.requests, nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st.id = strconv.FormatUint(s.next, 36)
+	s.next++
+	if !st.removed {
+		s.byName[st.id] = st
+	}
+	return requests, true
 }
 
 // answered removes an answered request. Its id may be used again.
@@ -101,9 +117,13 @@ func (s *streams) remove(st *serverStream, ids ...jsonrpc.ID) {
 		s.drop(id)
 	}
 	delete(s.byName, st.id)
+	if !st.removed {
+		st.removed = true
+		s.open--
+	}
 }
 
-// named returns an open stream, or nil.
+// named returns an open event stream, or nil.
 func (s *streams) named(name string) *serverStream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,7 +174,7 @@ func (s *streams) settle() {
 		s.closed = true
 		s.usage.requests.Add(-int64(len(s.byRequest)))
 	}
-	all := slices.Collect(maps.Values(s.byName))
+	all := slices.AppendSeq(slices.Collect(maps.Values(s.byName)), maps.Values(s.byRequest))
 	s.mu.Unlock()
 	for _, st := range all {
 		st.settle()

@@ -25,8 +25,11 @@ func TestStreamsGiveEachRequestOneStream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, rest := s.of(two); got != st || rest == nil || rest.id != standing || s.named(st.id) != st {
+	if got, rest := s.of(two); got != st || rest == nil || rest.id != standing {
 		t.Errorf("request 2 belongs to %v, the standing stream is %v", got, rest)
+	}
+	if requests, ok := s.number(st); !ok || len(requests) != 2 || st.id == "" || s.named(st.id) != st {
+		t.Errorf("the stream of %v has the name %q", requests, st.id)
 	}
 	if _, err := s.begin([]jsonrpc.ID{three, two}, nil, nil); err != errIDInUse {
 		t.Errorf("id in use: got %v, want %v", err, errIDInUse)
@@ -75,8 +78,11 @@ func TestStreamsDoNotReuseNames(t *testing.T) {
 		{Stream: standing, Requests: []byte("[]"), Last: Event{Number: 7}},
 	})
 	st, err := s.begin([]jsonrpc.ID{id(t, "1")}, nil, nil)
-	if err != nil || st.id != "1000000000" {
-		t.Errorf("stream %+v, %v; want 1000000000", st, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.number(st); st.id != "1000000000" {
+		t.Errorf("the stream has the name %q, want 1000000000", st.id)
 	}
 	if rest := s.named(standing); rest.last != 7 || rest.taken != 7 {
 		t.Errorf("standing stream restored at %d, taken to %d, want 7", rest.last, rest.taken)
@@ -85,14 +91,15 @@ func TestStreamsDoNotReuseNames(t *testing.T) {
 
 func TestStreamNumbersItsMessages(t *testing.T) {
 	answer := transport.Message{Text: []byte("answer"), Answer: true}
-	st := &serverStream{id: "1", unanswered: 1, requests: []jsonrpc.ID{id(t, "1")}}
+	s := newStreams(3, false)
+	st := &serverStream{unanswered: 1, requests: []jsonrpc.ID{id(t, "1")}}
 	if _, alone := st.next(answer); !alone {
 		t.Error("a single answer is an event")
 	}
-	st = &serverStream{id: "1", unanswered: 2, requests: []jsonrpc.ID{id(t, "1"), id(t, "2")}}
+	st = &serverStream{unanswered: 2, requests: []jsonrpc.ID{id(t, "1"), id(t, "2")}}
 	for i, m := range []transport.Message{{Text: []byte("note")}, answer, answer} {
 		e, alone := st.next(m)
-		requests, first := st.number()
+		requests, first := s.number(st)
 		if alone || e.Number != uint64(i+1) || e.Last != (i == 2) || first != (i == 0) || first && len(requests) != 2 {
 			t.Errorf("message %d: %+v, alone %v, first %v with %v", i, e, alone, first, requests)
 		}

@@ -103,11 +103,10 @@ func (g *Guard) Admit(w http.ResponseWriter, r *http.Request) (ctx context.Conte
 		Refuse(w, http.StatusRequestHeaderFieldsTooLarge, jsonrpc.CodeInvalidRequest, fmt.Sprintf("header has more than %d bytes", maxHeader))
 		return nil, false
 	}
-	ctx = context.WithoutCancel(r.Context())
 	if g.Auth != nil {
-		return g.authorize(ctx, w, r)
+		return g.authorize(w, r)
 	}
-	ctx = transport.WithHTTP(ctx, r.Header, r.RemoteAddr)
+	ctx = transport.WithHTTP(r.Context(), r.Header, r.RemoteAddr)
 	principal := ""
 	if g.Principal != nil {
 		var err error
@@ -150,7 +149,8 @@ func Account(ctx context.Context) string {
 }
 
 // authorize is Admit for requests that pass the other checks, if Auth is set.
-func (g *Guard) authorize(ctx context.Context, w http.ResponseWriter, r *http.Request) (context.Context, bool) {
+func (g *Guard) authorize(w http.ResponseWriter, r *http.Request) (context.Context, bool) {
+	ctx := r.Context()
 	if g.ClientAddress != nil {
 		r = r.WithContext(network.With(r.Context(), g.network(r)))
 	}

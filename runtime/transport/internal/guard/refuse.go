@@ -209,23 +209,24 @@ func ReadBody(w http.ResponseWriter, r *http.Request, max int, timeout time.Dura
 		Refuse(w, http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, fmt.Sprintf("the message is longer than %d bytes", max))
 		return body, false
 	}
-	var from io.Reader = http.MaxBytesReader(w, r.Body, int64(max))
+	var from io.Reader = r.Body
 	if share != nil {
 		share.from = from
 		from = (*shareReader)(share)
 	}
 	var err error
-	body, err = readAll(from, r.ContentLength)
+	body, err = readAll(from, r.ContentLength, max)
 	if err == nil {
+		r.Body.Close()                    // otherwise package http looks for the rest of it
 		conn.SetReadDeadline(time.Time{}) // the deadline must not end the exchange that follows
 		return body, true
 	}
-	if _, long := errors.AsType[*http.MaxBytesError](err); long {
+	w.Header().Set("Connection", "close")
+	switch err {
+	case errLong:
 		Refuse(w, http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, fmt.Sprintf("the message is longer than %d bytes", max))
 		return overlong.Head(body), false
-	}
-	w.Header().Set("Connection", "close")
-	if errors.Is(err, errNoRoom) {
+	case errNoRoom:
 		Refuse(w, http.StatusTooManyRequests, share.Code, err.Error())
 		return overlong.Head(body), false
 	}
@@ -274,10 +275,13 @@ func FailUnread(head []byte, limit int, share *Share) (fail transport.Message, o
 	return FailAnswer(&jsonrpc.Message{Kind: jsonrpc.KindResponse, ID: lost.ID}, cause)
 }
 
+// errLong is the error of a body that is longer than the limit.
+var errLong = errors.New("too many bytes")
+
 // readAll reads a body of the given length, which is negative if unknown. The buffer grows with the
 // bytes that arrive, not with the announced length. After an error, readAll returns the bytes that
-// it has read.
-func readAll(r io.Reader, length int64) ([]byte, error) {
+// it has read. It fails with errLong after more than max bytes.
+func readAll(r io.Reader, length int64, max int) ([]byte, error) {
 	const first = 64 << 10
 	size := int64(512)
 	if length > 0 {
@@ -287,6 +291,9 @@ func readAll(r io.Reader, length int64) ([]byte, error) {
 	for {
 		n, err := r.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
+		if len(buf) > max {
+			return buf[:max], errLong
+		}
 		if err == io.EOF {
 			return buf, nil
 		}

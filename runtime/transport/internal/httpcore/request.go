@@ -10,7 +10,6 @@ import (
 	"mime"
 	"net"
 	"net/http"
-	"net/http/httptrace"
 	"net/url"
 	"slices"
 	"strings"
@@ -32,9 +31,6 @@ type Request struct {
 	// Message is the method of the message that a request without Text prepares, for the
 	// Authorizer; "" if there is none.
 	Message string
-	// Wrote is called when the request was written, or with the error of the attempt, possibly more
-	// than once or never; may be nil.
-	Wrote func(httptrace.WroteRequestInfo)
 }
 
 // Do sends a request. The caller must close the body of the response, also if its status is an
@@ -163,9 +159,6 @@ func (t *redirected) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // httpRequest returns the request as an *http.Request.
 func (r Request) httpRequest(ctx context.Context) *http.Request {
-	if r.Wrote != nil {
-		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: r.Wrote})
-	}
 	req := noRequest.WithContext(ctx) // the only copy that package http offers with a context
 	req.Method, req.URL, req.Header, req.Host = r.Method, r.URL, r.Header, r.URL.Host
 	req.Proto, req.ProtoMajor, req.ProtoMinor = "HTTP/1.1", 1, 1
