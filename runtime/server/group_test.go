@@ -179,3 +179,44 @@ func TestOperationsEndWithCall(t *testing.T) {
 		}
 	}
 }
+
+// A branch that works outside of a step while another one waits for the user comes to its step,
+// although the handler is parked meanwhile: it gets more time in each run.
+func TestParkingLetsOtherBranchesGetOn(t *testing.T) {
+	const work = 10 * time.Minute // ten times as long as it takes to be parked
+	for _, begin := range []string{"RunAll", "Branch"} {
+		t.Run(begin, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var steps atomic.Int64
+				d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+					ask := func(ctx context.Context) error {
+						_, err := askName(ctx, c, "Who?")
+						return err
+					}
+					compute := func(ctx context.Context) error {
+						time.Sleep(work)
+						_, err := server.Step(ctx, c, "save", func(context.Context) (int64, error) { return steps.Add(1), nil })
+						return err
+					}
+					if begin == "RunAll" {
+						return "done", c.RunAll(ctx, ask, compute)
+					}
+					computed := make(chan error)
+					go func() { computed <- server.Branch(ctx, c, "compute", compute) }()
+					err := server.Branch(ctx, c, "ask", ask)
+					return "done", errors.Join(err, <-computed)
+				})
+				d.cfg.Tasks.ParkAfter = work / 10
+				d.restart()
+				id := d.call()
+				time.Sleep(6 * work)
+				equal(t, "steps while the user thinks", int64(1), steps.Load())
+				time.Sleep(100 * work)
+				equal(t, "parked", true, d.record(id).Durable.Parked)
+				d.answer(id, d.open(id)[0].Number, accept(`{"name":"Ada"}`))
+				equal(t, "result", "done", d.result(id))
+				equal(t, "steps", int64(1), steps.Load())
+			})
+		})
+	}
+}

@@ -74,8 +74,9 @@ type Config struct {
 	// [Run.AwaitSignal] and [Run.Sleep], is parked: the waits return [ErrParked], and the work runs
 	// again, from its start, when an answer or a signal is stored, or the time to wake or the
 	// deadline of a wait has come. A parked task takes no goroutine, in this process and after a
-	// restart. The default is [DefaultParkAfter]; a negative value means that work is not parked.
-	// Without Recover, work is not parked either.
+	// restart. The time doubles, up to a day, each time that a task is parked while its work has
+	// more to do; see [Run.WakeAt]. The default is [DefaultParkAfter]; a negative value means that
+	// work is not parked. Without Recover, work is not parked either.
 	ParkAfter time.Duration
 	// MaxJournal is the maximum size in bytes of the journal of a task: what its work has recorded,
 	// and its input requests with their answers. Entries count as the length of their texts plus

@@ -74,17 +74,26 @@ func (m *Manager) parkSoon() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, run := range m.runs {
-		run.waits.Load().hurry(m.parkAfter())
+		run.waits.Load().hurry(m.parkAfter(run))
 	}
 }
 
-// parkAfter returns the time after which work that only waits is parked.
-func (m *Manager) parkAfter() time.Duration {
+// parkAfter returns the time after which work that only waits is parked. It doubles, up to
+// maxParkAfter, each time that parking has interrupted other work, such as that of a branch outside of
+// a step: otherwise that work would begin again and again, and never come to what it could record.
+func (m *Manager) parkAfter(run *Run) time.Duration {
+	d := m.cfg.ParkAfter
 	if m.draining.Load() {
-		return min(m.cfg.ParkAfter, drainParkAfter)
+		return min(d, drainParkAfter)
 	}
-	return m.cfg.ParkAfter
+	for range run.interruptions {
+		d = max(d, min(2*d, maxParkAfter))
+	}
+	return d
 }
+
+// maxParkAfter limits how long parkAfter gets because of interruptions.
+const maxParkAfter = 24 * time.Hour
 
 // drain calls Drain of a membership.
 func drain(membership Membership) {

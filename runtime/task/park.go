@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -47,7 +48,10 @@ func (m *Manager) park(run *Run) Work { return m.parkFor(run, run.waits.Load().a
 // parkFor is park for work that waits for a.
 func (m *Manager) parkFor(run *Run, a awaited) Work {
 	if !a.wake.IsZero() {
-		a.wake = a.wake.UTC().Truncate(time.Microsecond) // Sleep waits for the rest
+		a.wake = a.wake.UTC().Truncate(time.Microsecond)                 // Sleep waits for the rest
+		if !a.wake.After(m.now()) && run.interruptions < math.MaxUint8 { // see WakeAt
+			run.interruptions++
+		}
 	}
 	// If the write fails, resume finds out what to do.
 	run.change(context.Background(), func(r *Record) error {

@@ -107,6 +107,10 @@ type Run struct {
 	extension   bool  // see Record.Extension; never changes
 	preparing   bool  // the record is being prepared for recovery; reset before the work starts
 	notifying   bool  // a goroutine is sending a status; guarded by mu
+
+	// interruptions is how often the work was parked although it had more to do than to wait. Only the
+	// goroutine that runs the work uses it.
+	interruptions uint8
 }
 
 // newRun registers the run of a task. The caller must later call removeRun.
@@ -170,7 +174,7 @@ func (m *Manager) setContext(run *Run, ctx context.Context) {
 	both.values, both.run = ctx, run
 	run.ctx.Store(&both.workContext)
 	if m.cfg.ParkAfter > 0 && m.cfg.Recover != nil {
-		both.parkAfter = m.parkAfter()
+		both.parkAfter = m.parkAfter(run)
 		run.waits.Store(&both.waits)
 	}
 }
