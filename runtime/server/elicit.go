@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/url"
 	"reflect"
+	"strconv"
 	"strings"
 	"time"
 
@@ -307,9 +308,11 @@ func (c *Call) ElicitURL(ctx context.Context, message, page, id string) (mcp.Eli
 	if err := rerun.InStep(ctx, mcp.MethodElicitationCreate); err != nil {
 		return "", err // before a page is registered
 	}
-	replays := c.replays()
+	replays, known := c.replays(), id
 	if run, _ := c.Task(); replays && id == "" {
-		id = taskElicitationID(run.ID(), message, page)
+		place, occurrence := c.recording().Occurrence(ctx, message+"\x00"+page)
+		known = taskElicitationID(run.ID(), message, page, "", 1)
+		id = taskElicitationID(run.ID(), message, page, place, occurrence)
 	}
 	params, err := c.urlParams(message, page, id)
 	if err != nil {
@@ -323,7 +326,7 @@ func (c *Call) ElicitURL(ctx context.Context, message, page, id string) (mcp.Eli
 	}
 	var result *mcp.ElicitResult
 	if replays {
-		result, err = c.elicitInResult(ctx, params, false, func() (mcp.ElicitRequestParams, error) { return params, nil })
+		result, err = c.elicitTaskURL(ctx, params, message, page, known)
 	} else {
 		result, err = c.elicit(ctx, params)
 	}
@@ -336,6 +339,16 @@ func (c *Call) ElicitURL(ctx context.Context, message, page, id string) (mcp.Eli
 		}
 	}
 	return actionOf(result), err
+}
+
+// elicitTaskURL sends a URL elicitation of a durable task in a session. Whatever the id in params,
+// the request is known by the params with the id known, as in earlier versions of this package.
+func (c *Call) elicitTaskURL(ctx context.Context, params *mcp.ElicitRequestURLParams, message, page, known string) (*mcp.ElicitResult, error) {
+	identity, err := c.urlParams(message, page, known)
+	if err != nil {
+		return nil, err
+	}
+	return c.elicitInResult(ctx, identity, false, func() (mcp.ElicitRequestParams, error) { return params, nil })
 }
 
 // elicitURLInResult is ElicitURL for a modern call. A generated id differs from run to run,
@@ -363,10 +376,15 @@ func (c *Call) modernURLParams(message, page, id string) (*mcp.ElicitRequestURLP
 	return mcp.Project(c.Revision(), params), c.checkElicitation("url")
 }
 
-// taskElicitationID returns an id for an elicitation of a durable task. It is the same in all runs
-// of the handler. To guess it, one must know the id of the task.
-func taskElicitationID(task, message, page string) string {
-	sum := sha256.Sum256([]byte(task + "\x00" + message + "\x00" + page))
+// taskElicitationID returns an id for the elicitation of a durable task that is the given occurrence,
+// from 1, of those with the same message and page in a branch. It is the same in all runs of the
+// handler. To guess it, one must know the id of the task.
+func taskElicitationID(task, message, page, branch string, occurrence int) string {
+	text := task + "\x00" + message + "\x00" + page
+	if branch != "" || occurrence > 1 { // otherwise the id is that of earlier versions of this package
+		text += "\x00" + branch + "\x00" + strconv.Itoa(occurrence)
+	}
+	sum := sha256.Sum256([]byte(text))
 	return base64.RawURLEncoding.EncodeToString(sum[:18])
 }
 

@@ -95,3 +95,58 @@ func TestRecordNamesTool(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
+
+// A durable task that sends the user to the same page again has an elicitation of its own each
+// time: that the first one is complete does not end the second one, also if the handler runs again.
+func TestTaskSendsUserToSamePageAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+			visit := func(ctx context.Context) error {
+				_, err := c.ElicitURL(ctx, "Log in.", "https://example.com/login?id={id}", "")
+				return err
+			}
+			if err := visit(ctx); err != nil {
+				return "", err
+			}
+			return "done", c.RunAll(ctx, visit, visit)
+		})
+		c := connect(t, d.s, clientConfig{capabilities: clientCapabilities(t, everyInput)})
+		created, _ := c.call("tools/call", `{"name":"do","task":{}}`)
+		id := taskID(t, created)
+		ids := map[string]bool{}
+		// pages returns the ids of the open elicitations, whose pages must know them.
+		pages := func() (open []string) {
+			t.Helper()
+			time.Sleep(100 * time.Millisecond) // not parked yet
+			for _, q := range d.open(id) {
+				open = append(open, strings.Trim(part(string(q.Params), "elicitationId"), `"`))
+				if principal, ok := d.s.ElicitationPrincipal(open[len(open)-1]); !ok || principal != "ada" {
+					t.Errorf("page %s has the principal %q, %v", q.Params, principal, ok)
+				}
+				if page := part(string(q.Params), "url"); !strings.Contains(page, open[len(open)-1]) {
+					t.Errorf("page %s without the id", page)
+				}
+			}
+			return open
+		}
+		first := pages()
+		for _, page := range first {
+			ids[page] = true
+		}
+		d.answer(id, d.open(id)[0].Number, `{"action":"accept"}`)
+		synctest.Wait()
+		if err := d.s.ElicitationComplete(t.Context(), first[0]); err != nil {
+			t.Fatal(err)
+		}
+		later := pages()
+		for _, page := range later {
+			ids[page] = true
+		}
+		equal(t, "elicitations", 3, len(ids))
+		d.answer(id, d.open(id)[0].Number, `{"action":"accept"}`)
+		time.Sleep(time.Minute)
+		d.restart()
+		d.answer(id, d.open(id)[0].Number, `{"action":"accept"}`)
+		equal(t, "result", "done", d.result(id))
+	})
+}

@@ -368,6 +368,16 @@ func (b *branch) occurrence(id ID) int {
 	return n
 }
 
+// Occurrence returns the path of the branch that ctx belongs to, and how often this run has called
+// Occurrence there with the key, this time included. Both are the same in all runs of a deterministic
+// handler.
+func (l *Log) Occurrence(ctx context.Context, key string) (branch string, n int) {
+	b := l.branchOf(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return b.path, b.occurrence(ID{Key: key}) // no operation has the kind 0
+}
+
 // passed reports whether earlier runs have recorded something that follows the outcome e of b, in b
 // or in a group of branches that b has waited for.
 func (b *branch) passed(e *Entry) bool {
