@@ -21,6 +21,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
+	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
 
 // effects are the effects of steps and undos, in the order of time, with their idempotency keys.
@@ -1076,5 +1077,58 @@ func TestPanicOfStepHappensOnce(t *testing.T) {
 		}
 		equal(t, "steps", 2, charged)
 		equal(t, "undos", 1, undone)
+	})
+}
+
+// A call whose result cannot be sent fails, and is undone, whoever returns the result.
+func TestCallWhoseResultCannotBeSentIsUndone(t *testing.T) {
+	meta := new(mcp.ResultMetaObject)
+	meta.Extra.Set("no key", json.RawMessage(`1`))
+	const latin1 = "caf\xe9"
+	for name, result := range map[string]*mcp.CallToolResult{
+		"text":   {Content: []mcp.ContentBlock{&mcp.TextContent{Text: latin1}}},
+		"output": {StructuredContent: json.RawMessage(`{"a":}`)},
+		"_meta":  {Meta: meta},
+	} {
+		for _, options := range [][]server.ToolOption{{server.Tasks(receiver.Support{})}, {server.Durable()}} {
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					x := newEffects(t)
+					s, _ := withTasks(t, memory.New(), func(s *server.Server) {
+						must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (*mcp.CallToolResult, error) {
+							return result, x.book(ctx, c, "flight")
+						}, options...))
+					})
+					undone := func(era string, n int) {
+						t.Helper()
+						equal(t, "effects "+era, slices.Repeat([]string{"flight", "undo flight"}, n), x.all())
+						x.forget()
+					}
+					c := connect(t, s, clientConfig{})
+					c.expectError("tools/call", `{"name":"do"}`, jsonrpc.CodeInternalError)
+					undone("in a session", 1)
+					created, _ := c.call("tools/call", `{"name":"do","task":{}}`)
+					c.expectError("tasks/result", `{"taskId":"`+taskID(t, created)+`"}`, jsonrpc.CodeInternalError)
+					undone("of a task", 2)
+					m := connectModern(t, s)
+					m.fails("tools/call", `{"name":"do"}`, "", jsonrpc.CodeInternalError, "result")
+					undone("in rounds", 3)
+				})
+			})
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		x := newEffects(t)
+		s := newServer(t, server.Config{})
+		must(server.AddPrompt(s, "p", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+			return latin1, x.book(ctx, c, "prompt")
+		}))
+		must(server.AddResource(s, "file:///r", "r", func(ctx context.Context, c *server.Call, _ server.Resource) (string, error) {
+			return latin1, x.book(ctx, c, "resource")
+		}))
+		c := connect(t, s, clientConfig{})
+		c.expectError("prompts/get", `{"name":"p"}`, jsonrpc.CodeInternalError)
+		c.expectError("resources/read", `{"uri":"file:///r"}`, jsonrpc.CodeInternalError)
+		equal(t, "effects", []string{"prompt", "undo prompt", "resource", "undo resource"}, x.all())
 	})
 }

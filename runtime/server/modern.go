@@ -259,18 +259,36 @@ func (c *completed) withServerInfo() (json.RawMessage, error) {
 	}
 	meta, _ := codec.Member(text, "_meta")
 	if _, raw := c.result.(session.Raw); !raw {
-		codec.ReadPart(meta, func(r *wire.Reader) {
-			r.Object()
-			for key, more := r.NextKey(); more && err == nil; key, more = r.NextKey() {
-				err = session.CheckMetaKey(string(key))
-				r.Skip()
-			}
-		})
+		err = checkMetaKeys(meta)
 	}
 	if _, found := codec.Member(meta, modern.MetaServerInfo); found || err != nil || c.s.serverInfo == nil {
 		return text, err
 	}
 	return session.AddMeta(text, modern.MetaServerInfo, encoded(c.s.serverInfo))
+}
+
+// checkMetaKeys checks the keys of a _meta; nil stands for none.
+func checkMetaKeys(meta json.RawMessage) (err error) {
+	codec.ReadPart(meta, func(r *wire.Reader) {
+		r.Object()
+		for key, more := r.NextKey(); more && err == nil; key, more = r.NextKey() {
+			err = session.CheckMetaKey(string(key))
+			r.Skip()
+		}
+	})
+	return err
+}
+
+// checkMeta returns an error if a result with this _meta cannot be sent.
+func checkMeta(meta *mcp.ResultMetaObject) error {
+	if meta == nil {
+		return nil
+	}
+	text, err := boundary.Marshal(meta)
+	if err == nil {
+		err = checkMetaKeys(text)
+	}
+	return err
 }
 
 // isTyped reports whether a result has a resultType that the method allows, and no _meta.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -231,7 +232,7 @@ func (h *handler) GetPrompt(ctx context.Context, params *mcp.GetPromptRequestPar
 	case err == nil:
 		err = p.checkResult(c, result)
 	}
-	if _, fault := c.compensate(err != nil, nil, err); fault != nil {
+	if _, fault := c.compensate(err != nil, result, err); fault != nil {
 		err = fault
 	}
 	if err != nil {
@@ -264,7 +265,7 @@ func (p *prompt) checkResult(c *Call, result *mcp.GetPromptResult) error {
 	if result == nil {
 		return fmt.Errorf("prompt %q returned no result", p.def.Name)
 	}
-	fault := checkPrompt(result.Messages)
+	fault := cmp.Or(checkPrompt(result.Messages), checkMeta(result.Meta))
 	if fault == nil {
 		return nil
 	}

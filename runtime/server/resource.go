@@ -282,7 +282,7 @@ func (h *handler) ReadResource(ctx context.Context, params *mcp.ReadResourceRequ
 	case err == nil && r.wrapped != nil:
 		err = checkRead(c, r.request.URI, result)
 	}
-	if _, fault := c.compensate(err != nil, nil, err); fault != nil {
+	if _, fault := c.compensate(err != nil, result, err); fault != nil {
 		err = fault
 	}
 	if err != nil {
@@ -329,6 +329,11 @@ func checkRead(c *Call, uri string, result *mcp.ReadResourceResult) error {
 			c.p.s.cfg.Logger.Error("resource contents rejected", "uri", uri, "error", err)
 			return err
 		}
+	}
+	if fault := checkMeta(result.Meta); fault != nil {
+		err := internalError("the result of the resource is invalid: %s", schemas.FirstFault(fault.Error()))
+		c.p.s.cfg.Logger.Error("resource result rejected", "uri", uri, "error", err)
+		return err
 	}
 	return nil
 }

@@ -136,10 +136,11 @@ func Sleep(ctx context.Context, c *Call, name string, f func() time.Time) error 
 //	}
 //	_, err = server.Step(ctx, c, "order", func(ctx context.Context) (int, error) { return shop.Order(ctx, order) })
 //
-// The registered undos run if the handler returns an error or a result with isError, panics, or
-// fails in another way, and if the call is cancelled. They run one after the other, the latest
-// first, also those of different branches. None runs after a success, and none runs because the
-// handler is parked, ends a round, or is interrupted by the end of the server.
+// The registered undos run if the handler returns an error, a result with isError or one that cannot
+// be sent, such as text that is not valid UTF-8, panics, or fails in another way, and if the call is
+// cancelled. They run one after the other, the latest first, also those of different branches. None
+// runs after a success, and none runs because the handler is parked, ends a round, or is interrupted
+// by the end of the server.
 //
 // In a task of a [Durable] tool, the undos also run if the task expires, and the end of the server
 // only delays them. The registration is recorded like the result of a [Step], and so is the end of

@@ -607,7 +607,7 @@ func (t *tool) checkResult(c *Call, result *mcp.CallToolResult) error {
 	}
 	err := t.checkOutput(c, result)
 	if err == nil {
-		if fault := checkBlocks(result.Content); fault != nil {
+		if fault := cmp.Or(checkBlocks(result.Content), checkMeta(result.Meta)); fault != nil {
 			err = internalError("the result of the tool is invalid: %s", schemas.FirstFault(fault.Error()))
 		}
 	}

@@ -123,7 +123,8 @@ func (l *Log) errUndoing() error {
 
 // Undo runs the undos that the handler has registered, the latest first, if the call has failed,
 // and in a durable task that was cancelled or has expired. It must be called after [Log.End].
-// Failed says that the handler has failed: with failure or, if that is nil, with result.
+// Failed says that the handler has failed: with failure or, if that is nil, with result. A result
+// that cannot be encoded is a failure, too: the client gets an error instead.
 //
 // If Undo fails, its error is the outcome of the call, such as [task.ErrParked] or [task.ErrClosed]
 // if the handler runs again to go on with the undos. Otherwise, the outcome is first if that is not
@@ -136,6 +137,10 @@ func (l *Log) Undo(failed bool, result codec.Encoder, failure error) (first *tas
 	durable := t != nil && t.Durable()
 	if !durable && l.ctx.Err() != nil && !errors.Is(context.Cause(l.ctx), task.ErrClosed) {
 		failed = true // no client gets the result
+	}
+	if !failed && len(undos) > 0 && result != nil {
+		_, unencodable := boundary.Marshal(result)
+		failed = unencodable != nil
 	}
 	switch {
 	case l.err != nil, why == task.UndoNone && (!failed || len(undos) == 0):
@@ -183,7 +188,7 @@ func outcomeFor(result codec.Encoder, failure error) task.Outcome {
 		if err == nil {
 			return task.Outcome{Result: text}
 		}
-		failure = err
+		failure = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: the result cannot be encoded"}
 	}
 	return task.Outcome{Error: boundary.WireError(failure)}
 }

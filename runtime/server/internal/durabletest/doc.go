@@ -7,7 +7,8 @@
 // A program (node) is a handler as data: a small tree of steps, with and without a server.Retry,
 // sleeps, input requests, waits for the first of several events and for signals, registered undos,
 // branches of RunAll and of goroutines, blocks with a deadline, loops, fallbacks and compensations
-// in a defer. Handlers, branches, steps, undos and deferred functions may panic. Some programs let
+// in a defer. Handlers, branches, steps, undos and deferred functions may panic, and the result of
+// the handler may be one that cannot be sent. Some programs let
 // two operations of one branch overlap, or wait for events in an undo, which are mistakes. The
 // function of a case may look something up before its input request, which it does not make if its
 // context ends meanwhile. Goroutines may cancel the context of all others when one of them gets a
@@ -115,7 +116,7 @@
 //   - undos run in the order of their registration (31), after a success (1), when work was parked
 //     (1), again although their end was recorded (1), once only (1), not after a cancellation (1),
 //     not after the end of the lifetime (120 and 336, in two runs); a later run numbers them from 1
-//     again (31)
+//     again (31); a result that cannot be sent counts as a success (454)
 //   - the winner of a Select is not recorded (3), the input requests of the others are not
 //     withdrawn (20), those that their functions do not make again stay open or count as missing
 //     (60), the time of a Select begins anew in each run (18) and comes before an answer (18), its

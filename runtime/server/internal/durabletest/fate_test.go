@@ -337,8 +337,9 @@ func (w *world) boot(t *testing.T, slot int) *process {
 func (w *world) addTool(p *process, support receiver.Support) {
 	version := "1"
 	add := func() {
-		server.AddTool(p.s, "do", "", func(ctx context.Context, c *server.Call, _ map[string]any) (string, error) {
-			return w.handle(ctx, c, p)
+		server.AddTool(p.s, "do", "", func(ctx context.Context, c *server.Call, _ map[string]any) (*mcp.CallToolResult, error) {
+			text, err := w.handle(ctx, c, p)
+			return &mcp.CallToolResult{Content: []mcp.ContentBlock{&mcp.TextContent{Text: text}}}, err
 		}, server.Tasks(support), server.Version(version))
 	}
 	if p.number != 2 {
@@ -597,9 +598,9 @@ func (w *world) call(ctx context.Context) {
 	case cancelled:
 	case w.cancelled > 0:
 		w.violate("the task was cancelled, and has the outcome %+v", out)
-	case failed == errPanic:
+	case failed == errPanic, failed == errGarbled:
 		if !out.rpc {
-			w.violate("the handler panics, and the outcome is %+v", out)
+			w.violate("the handler panics or has a result that cannot be sent, and the outcome is %+v", out)
 		}
 	case failed == errCut:
 	case failed != nil:

@@ -117,8 +117,10 @@ func (g *generator) operation() *node {
 		return n
 	case p < 96:
 		return g.register()
-	case p < 99:
+	case p < 98:
 		return &node{kind: fail}
+	case p < 99:
+		return &node{kind: garbled}
 	default:
 		return &node{kind: panics}
 	}

@@ -121,7 +121,7 @@ func (w *world) handle(ctx context.Context, c *server.Call, p *process) (string,
 	defer func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		r.returned, r.failed = true, (panicked || err != nil || r.refused.Load()) && r.suspended.IsZero()
+		r.returned, r.failed = true, (panicked || err != nil || strings.Contains(text, notText) || r.refused.Load()) && r.suspended.IsZero()
 		if !p.isDead() && r.failed && ctx.Err() == nil {
 			w.failed = true
 		}
@@ -224,6 +224,8 @@ func (r *run) do(ctx context.Context, b *branch, n *node, prefix string) (text s
 		return "", errors.New(n.name())
 	case panics:
 		panic(n.name())
+	case garbled:
+		return notText, nil
 	}
 	limited, cancel := n.limit(ctx)
 	defer cancel()

@@ -95,6 +95,7 @@ func TestKnownHandlers(t *testing.T) {
 		{"undos of a call that fails", do(registers(1), steps(3*ms), branches(do(registers(0), steps(7*ms)), asks(90*ms)), registers(0), failing(steps(2*ms)))},
 		{"undos of a call that waits", do(registers(0), steps(3*ms), asks(300*ms), registers(2), sleeps(500*ms), steps(2*ms))},
 		{"undos of a call that panics", do(registers(0), asks(90*ms), &node{kind: panics})},
+		{"undos of a call whose result cannot be sent", do(registers(1), steps(3*ms), asks(90*ms), &node{kind: garbled}, steps(2*ms))},
 		{"branches of goroutines", do(goroutines(do(steps(3*ms), asks(90*ms)), do(sleeps(200*ms), steps(4*ms)), do(steps(6*ms), sleeps(40*ms))), steps(5*ms))},
 		{"branches of an errgroup", do(registers(0), errgroup(do(asks(90*ms), asks(70*ms)), do(asks(130*ms), steps(20*ms)), do(asks(170*ms), choose3(400*ms, 700*ms, 500*ms)), do(sleeps(400*ms), steps(6*ms))), steps(5*ms))},
 		{"branches with a deadline", do(first(block(150*ms, branches(do(steps(20*ms), asks(400*ms)), do(sleeps(90*ms), deaf(steps(100*ms))))), steps(3*ms)), steps(4*ms))},

@@ -20,6 +20,8 @@ var (
 	errCut = errors.New("cut")
 	// errPanic is a panic of the handler.
 	errPanic = errors.New("panic")
+	// errGarbled is the failure of a call whose result cannot be sent.
+	errGarbled = errors.New("garbled")
 )
 
 // check interprets the program and reports violations. Cut says that the call has no outcome of its
@@ -30,6 +32,9 @@ func (w *world) check(cut bool) (text string, err error) {
 	defer w.mu.Unlock()
 	m := &model{w, map[string]bool{}}
 	text, _, err = m.do(w.program, "", 0, cut)
+	if err == nil && strings.Contains(text, notText) {
+		err = errGarbled
+	}
 	if err == errCut && !cut {
 		w.violate("the call has an outcome, although an operation has none")
 	}
@@ -145,6 +150,8 @@ func (m *model) do(n *node, prefix string, after int, cut bool) (text string, en
 		return "", after, errors.New(n.name())
 	case panics:
 		return "", after, errPanic
+	case garbled:
+		return notText, after, nil
 	}
 	m.visited[path] = true
 	op := m.w.ops[path]

@@ -29,7 +29,11 @@ const (
 	overlap     kind = "overlap"     // the first child, and the second one while it runs, in one branch
 	fail        kind = "fail"        // returns an error
 	panics      kind = "panics"      // panics
+	garbled     kind = "garbled"     // adds a text to the result that cannot be sent
 )
+
+// notText is not valid UTF-8, so that no client gets a result with it.
+const notText = "caf\xe9"
 
 // node is a statement of a program. A program is data, so that it can be generated, run as a
 // handler, interpreted by the model, made smaller and printed.
@@ -316,6 +320,8 @@ func (n *node) print(b *strings.Builder, depth int) {
 		line("return errors.New(%q)", n.name())
 	case panics:
 		line("panic(%q)", n.name())
+	case garbled:
+		line("result += %q", notText)
 	}
 }
 
