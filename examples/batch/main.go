@@ -13,12 +13,13 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
 
 func main() {
-	s := server.New("batch", "1", &server.Config{TaskStore: memory.New()})
+	s := server.New("batch", "1", &server.Config{Tasks: task.Config{Store: memory.New()}})
 	server.AddTool(s, "count", "Adds up the stock, and asks the user about counts that are not numbers.", count, server.Tasks(receiver.Support{}))
 	if err := s.ServeStdio(context.Background()); err != nil {
 		log.Fatal(err)

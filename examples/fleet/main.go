@@ -176,10 +176,10 @@ func (o *options) start(ctx context.Context, nc *nats.Conn) (*server.Server, *je
 	if err != nil {
 		return nil, nil, err
 	}
-	cfg := &server.Config{TaskStore: store}
-	cfg.Drain = o.drain
+	cfg := &server.Config{Tasks: task.Config{Store: store}}
+	cfg.Limits.Drain = o.drain
 	if o.secret != "" {
-		cfg.StateKeys = [][]byte{[]byte(o.secret)}
+		cfg.Shared.StateKeys = [][]byte{[]byte(o.secret)}
 	}
 	o.history = debugpage.NewHistory(0)
 	cfg.Tasks.Audit, cfg.Tasks.Queried = o.history.Add, o.history.Respond

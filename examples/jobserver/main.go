@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/bolt"
 )
 
@@ -23,7 +24,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	s := server.New("jobserver", "1", &server.Config{TaskStore: store})
+	s := server.New("jobserver", "1", &server.Config{Tasks: task.Config{Store: store}})
 	server.AddTool(s, "render", "Renders a number of frames, one tenth of a second each.", render, server.Durable())
 	if err := s.ServeStdio(context.Background()); err != nil {
 		log.Fatal(err)

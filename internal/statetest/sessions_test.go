@@ -24,12 +24,12 @@ func sessionServer(t *testing.T, store streamable.EventStore) (s *server.Server,
 	t.Helper()
 	var mu sync.Mutex
 	var list []string
-	s = newServer(t, server.Config{Subscribe: func(_ context.Context, c *server.Call, uri string) error {
+	s = newServer(t, server.Config{Hooks: server.Hooks{Subscribe: func(_ context.Context, c *server.Call, uri string) error {
 		mu.Lock()
 		defer mu.Unlock()
 		list = append(list, c.Principal()+" "+uri)
 		return nil
-	}})
+	}}})
 	must(server.AddTemplate(s, "news://{+name}", "news", func(context.Context, *server.Call, server.Resource) (string, error) { return "", nil }))
 	must(server.AddTool(s, "log", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 		c.Log(ctx, mcp.LoggingLevelError, odd, map[string]string{odd: odd})

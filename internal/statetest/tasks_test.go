@@ -131,8 +131,7 @@ func work(ran map[string]int) func(ctx context.Context, c *server.Call, in struc
 func taskServer(t *testing.T, store task.Store, ran map[string]int) *server.Server {
 	t.Helper()
 	s := newServer(t, server.Config{
-		TaskStore: store,
-		Tasks:     task.Config{ParkAfter: time.Second, DefaultTTL: 10000 * time.Hour, MaxTTL: 10000 * time.Hour, PageSize: 1},
+		Tasks: task.Config{Store: store, ParkAfter: time.Second, DefaultTTL: 10000 * time.Hour, MaxTTL: 10000 * time.Hour, PageSize: 1},
 	})
 	must(server.AddTool(s, "work", "", work(ran), server.Durable()))
 	noError(t, s.Start(t.Context()))

@@ -30,6 +30,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/proxy"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/bolt"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
@@ -301,7 +302,7 @@ func (w *secretWorld) startServer(taskFile, sessionFile string) (closeAll func()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := server.New("server", "1", &server.Config{TaskStore: tasks, Logger: w.log, Session: session.Config{Logger: w.log}})
+	s := server.New("server", "1", &server.Config{Tasks: task.Config{Store: tasks}, Logger: w.log, Session: session.Config{Logger: w.log}})
 	type in struct{ Text string }
 	show := func(_ context.Context, c *server.Call, in in) (string, error) {
 		w.show(c)

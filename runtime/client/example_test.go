@@ -14,6 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/form"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
 	store "github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -123,8 +124,8 @@ func ExampleDial() {
 func ExampleClient_StartTool() {
 	ctx := context.Background()
 	s := server.New("oven", "1", &server.Config{
-		Session:   session.Config{Principal: "ann"},
-		TaskStore: store.New(),
+		Session: session.Config{Principal: "ann"},
+		Tasks:   task.Config{Store: store.New()},
 	})
 	server.AddTool(s, "bake", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 		return "a cake", nil

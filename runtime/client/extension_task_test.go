@@ -1014,7 +1014,7 @@ func TestPanicOfRespondIsAnError(t *testing.T) {
 // withOwnTasks serves a server with tasks at a network.
 func withOwnTasks(t *testing.T, at *network, middleware ...func(http.Handler) http.Handler) {
 	t.Helper()
-	s := server.New("s", "1", &server.Config{TaskStore: memory.New()})
+	s := server.New("s", "1", &server.Config{Tasks: task.Config{Store: memory.New()}})
 	t.Cleanup(func() { s.Close() })
 	support := server.Tasks(receiver.Support{})
 	server.AddTool(s, "quick", "", func(context.Context, *server.Call, struct{}) (string, error) { return "quick", nil }, support)

@@ -13,6 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/form"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
@@ -22,7 +23,7 @@ import (
 // that has asked for input.
 func TestClosedClientsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := server.New("shop", "1", &server.Config{TaskStore: memory.New()})
+		s := server.New("shop", "1", &server.Config{Tasks: task.Config{Store: memory.New()}})
 		server.AddTool(s, "order", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			var in struct {
 				Name string `json:"name"`

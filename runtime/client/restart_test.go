@@ -103,11 +103,11 @@ func openNewspaper(t *testing.T, at *network, serve serveFunc, names ...string) 
 	t.Helper()
 	n.subscribed = make(chan string, 10)
 	n.Server = server.New("newspaper", "1", &server.Config{
-		Subscribe: func(_ context.Context, _ *server.Call, uri string) error {
+		Hooks: server.Hooks{Subscribe: func(_ context.Context, _ *server.Call, uri string) error {
 			n.subscribed <- uri
 			return nil
-		},
-		Capabilities: func(c *mcp.ServerCapabilities) { c.Logging = json.RawMessage(`{}`) },
+		}},
+		Features: server.Features{Capabilities: func(c *mcp.ServerCapabilities) { c.Logging = json.RawMessage(`{}`) }},
 	})
 	read := func(context.Context, *server.Call, server.Resource) (string, error) {
 		return "old news", nil
@@ -205,7 +205,7 @@ func TestRestoringSubscriptionsOutlastsTemporaryFailures(t *testing.T) {
 		open := func(cfg server.Config, unavailable int) (subscribed chan string, stop func()) {
 			t.Helper()
 			subscribed = make(chan string, 10)
-			cfg.Subscribe = func(_ context.Context, _ *server.Call, uri string) error {
+			cfg.Hooks.Subscribe = func(_ context.Context, _ *server.Call, uri string) error {
 				subscribed <- uri
 				return nil
 			}
@@ -252,7 +252,7 @@ func TestRestoringSubscriptionsOutlastsTemporaryFailures(t *testing.T) {
 			}
 		}
 		stop()
-		restored, _ := open(server.Config{CallRate: 1}, 3)
+		restored, _ := open(server.Config{Limits: server.Limits{Calls: 1}}, 3)
 		retry(t, func() error { return c.Ping(t.Context()) })
 		time.Sleep(time.Minute)
 		var got []string
@@ -279,11 +279,11 @@ func testServerInfoFollows(t *testing.T, serve serveFunc, revisions []mcp.Revisi
 		t.Helper()
 		s := server.New("shop", version, &server.Config{
 			Instructions: "version " + version,
-			Capabilities: func(c *mcp.ServerCapabilities) {
+			Features: server.Features{Capabilities: func(c *mcp.ServerCapabilities) {
 				if version == "2" {
 					c.Tasks = receiver.ServerCapabilities(false)
 				}
-			},
+			}},
 		})
 		add(s)
 		stop = listen(at, serve, s)
@@ -371,7 +371,7 @@ func TestListFailsIfSessionIsReplacedBetweenPages(t *testing.T) {
 // listenWithTools starts a server that lists one tool on each page.
 func listenWithTools(t *testing.T, at *network, serve serveFunc, names ...string) (stop func()) {
 	t.Helper()
-	s := server.New("shop", "1", &server.Config{PageSize: 1})
+	s := server.New("shop", "1", &server.Config{Features: server.Features{PageSize: 1}})
 	for _, name := range names {
 		if _, err := server.AddTool(s, name, "", func(context.Context, *server.Call, struct{}) (string, error) { return "", nil }); err != nil {
 			t.Fatal(err)

@@ -167,8 +167,8 @@ func serve(t *testing.T, s *server.Server, conn transport.Conn) {
 func (p *process) newServer(cfg server.Config, add func(s *server.Server)) *server.Server {
 	p.t.Helper()
 	cfg.Logger, cfg.Session.Logger = slog.New(slog.DiscardHandler), slog.New(slog.DiscardHandler)
-	if cfg.TaskStore == nil {
-		cfg.TaskStore = memory.New()
+	if cfg.Tasks.Store == nil {
+		cfg.Tasks.Store = memory.New()
 	}
 	p.Server(&cfg)
 	s := server.New("test", "1", &cfg)

@@ -106,7 +106,7 @@ func TestTelemetryForgetsServers(t *testing.T) {
 		for i := range 128 {
 			cfg := new(server.Config)
 			if i%2 == 0 {
-				cfg.TaskStore = memory.New()
+				cfg.Tasks.Store = memory.New()
 			}
 			p.Server(cfg)
 			s := server.New("shop", "1", cfg)
@@ -153,7 +153,7 @@ func (s *ill) Health() error {
 func TestMetricsDoNotAskStores(t *testing.T) {
 	p := newProcess(t)
 	store := &ill{memory.New(), make(chan struct{})}
-	cfg := &server.Config{TaskStore: store}
+	cfg := &server.Config{Tasks: task.Config{Store: store}}
 	p.Server(cfg)
 	s := server.New("shop", "1", cfg)
 	defer s.Close()

@@ -19,6 +19,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/memory"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
 // spanRows and metricRows list all names of spans and metrics, and the attributes that each may
@@ -90,7 +91,7 @@ func TestNames(t *testing.T) {
 	for _, era := range slices.Sorted(maps.Keys(eras)) {
 		p := newProcess(t)
 		fail := func(context.Context, *session.Request) (codec.Encoder, error) { return nil, errors.New("failed") }
-		s := p.newServer(server.Config{TaskStore: memory.NewFleet().Store(), Methods: map[string]session.Handler{"x/fail": fail}}, addFeatures)
+		s := p.newServer(server.Config{Tasks: task.Config{Store: memory.NewFleet().Store()}, Features: server.Features{Methods: map[string]session.Handler{"x/fail": fail}}}, addFeatures)
 		c := p.connect(transports["HTTP"](t, s), client.Options{
 			Fill: fill, Session: session.Config{Revisions: eras[era]},
 		})

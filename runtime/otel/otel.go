@@ -280,8 +280,8 @@ func (t *Telemetry) prune() (left []*observed) {
 func (t *Telemetry) Server(cfg *server.Config) {
 	t.Session(&cfg.Session)
 	cfg.Session.Receiving = cfg.Session.Receiving[1:] // replaced by Middleware, which knows the features
-	inner, methods := cfg.Middleware, cfg.Methods
-	cfg.Middleware = func(s *server.Server) session.Middleware {
+	inner, methods := cfg.Middleware.All, cfg.Features.Methods
+	cfg.Middleware.All = func(s *server.Server) session.Middleware {
 		receive := t.receiving(s.Has, func(method string) bool { return methods[method] != nil })
 		t.observe(&observed{server: weak.Make(s)})
 		if inner == nil {
@@ -293,29 +293,29 @@ func (t *Telemetry) Server(cfg *server.Config) {
 		}
 		return func(next session.Handler) session.Handler { return receive(own(next)) }
 	}
-	cfg.StepMiddleware = append([]server.StepMiddleware{t.step}, cfg.StepMiddleware...)
-	opened, closed := cfg.SessionOpened, cfg.SessionClosed
-	cfg.SessionOpened = func(s *session.Session) {
+	cfg.Middleware.Steps = append([]server.StepMiddleware{t.step}, cfg.Middleware.Steps...)
+	opened, closed := cfg.Hooks.SessionOpened, cfg.Hooks.SessionClosed
+	cfg.Hooks.SessionOpened = func(s *session.Session) {
 		t.sessionOpened(s)
 		if opened != nil {
 			opened(s)
 		}
 	}
-	cfg.SessionClosed = func(s *session.Session, cause error) {
+	cfg.Hooks.SessionClosed = func(s *session.Session, cause error) {
 		t.sessionClosed(s, cause)
 		if closed != nil {
 			closed(s, cause)
 		}
 	}
-	rejected := cfg.HTTPRejected
-	cfg.HTTPRejected = func(r *http.Request, status int) {
+	rejected := cfg.Hooks.HTTPRejected
+	cfg.Hooks.HTTPRejected = func(r *http.Request, status int) {
 		t.httpRequestRejected(r, status)
 		if rejected != nil {
 			rejected(r, status)
 		}
 	}
-	if cfg.TaskStore != nil {
-		cfg.TaskStore = t.Store(cfg.TaskStore)
+	if cfg.Tasks.Store != nil {
+		cfg.Tasks.Store = t.Store(cfg.Tasks.Store)
 		t.observeTasks(&cfg.Tasks, true)
 	}
 }

@@ -50,7 +50,7 @@ func TestRunsLinkToTheirRequestAcrossProcesses(t *testing.T) {
 					t.Fatal(err)
 				}
 				t.Cleanup(func() { store.Close() })
-				s := p.newServer(server.Config{TaskStore: store, Session: session.Config{Principal: "ada"}}, func(s *server.Server) {
+				s := p.newServer(server.Config{Tasks: task.Config{Store: store}, Session: session.Config{Principal: "ada"}}, func(s *server.Server) {
 					server.AddTool(s, "render", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 						running <- true
 						if block {
@@ -110,7 +110,7 @@ func TestRunsLinkToTheirRequestAcrossProcesses(t *testing.T) {
 // Steps and waits are children of their run.
 func TestStepsAndInputBelongToTheirRun(t *testing.T) {
 	p := newProcess(t)
-	s := p.newServer(server.Config{TaskStore: memory.New(), Session: session.Config{Principal: "ada"}}, addFeatures)
+	s := p.newServer(server.Config{Tasks: task.Config{Store: memory.New()}, Session: session.Config{Principal: "ada"}}, addFeatures)
 	c := p.connect(transports["in-memory"](t, s), client.Options{Fill: fill, Session: session.Config{Revisions: session.Revisions()}})
 	h, err := c.StartTool(t.Context(), "order", nil)
 	if err != nil {
@@ -215,7 +215,7 @@ func TestCardinalityIsBounded(t *testing.T) {
 // count together.
 func TestRejectedHTTPRequestsCount(t *testing.T) {
 	p, own := newProcess(t), 0
-	s := p.newServer(server.Config{HTTPRejected: func(*http.Request, int) { own++ }}, addFeatures)
+	s := p.newServer(server.Config{Hooks: server.Hooks{HTTPRejected: func(*http.Request, int) { own++ }}}, addFeatures)
 	h := s.Handler(&streamable.HandlerOptions{
 		MaxMessage: 1000, Rejected: func(*http.Request, int) { own++ },
 		Principal: func(r *http.Request) (string, error) {
@@ -331,7 +331,7 @@ func TestPanicsOfProvidersBreakNoCall(t *testing.T) {
 			}
 			p := newProcess(t)
 			p.Telemetry = telemetry
-			s := p.newServer(server.Config{TaskStore: memory.New(), Session: session.Config{Principal: "ada"}}, addFeatures)
+			s := p.newServer(server.Config{Tasks: task.Config{Store: memory.New()}, Session: session.Config{Principal: "ada"}}, addFeatures)
 			c := p.connect(transports["in-memory"](t, s), client.Options{Fill: fill, Session: session.Config{Revisions: session.Revisions()}})
 			if _, err := c.GetPrompt(t.Context(), "ask", nil); err != nil {
 				t.Error(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/proxy"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
@@ -52,7 +53,7 @@ type faulty struct {
 func newFaulty(t *testing.T, name string, of era, quiet bool) *faulty {
 	t.Helper()
 	f := &faulty{name: name}
-	cfg := of.serving(&server.Config{TaskStore: memory.New()})
+	cfg := of.serving(&server.Config{Tasks: task.Config{Store: memory.New()}})
 	cfg.Session.Principal = "proxy"
 	cfg.Session.Receiving = []session.Middleware{func(next session.Handler) session.Handler {
 		return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
@@ -78,7 +79,7 @@ func newFaulty(t *testing.T, name string, of era, quiet bool) *faulty {
 		}
 	}}
 	if quiet { // announces no changes, so that its lists expire
-		cfg.Capabilities = func(c *mcp.ServerCapabilities) {
+		cfg.Features.Capabilities = func(c *mcp.ServerCapabilities) {
 			c.Tools, c.Prompts = new(mcp.ServerCapabilitiesTools), new(mcp.ServerCapabilitiesPrompts)
 			if c.Resources != nil {
 				c.Resources.ListChanged = nil

@@ -221,7 +221,7 @@ func TestResultsAreProjected(t *testing.T) {
 func TestOwnFeatureWithPrefixOfUpstream(t *testing.T) {
 	up := newUpstream(t, "up", nil)
 	addTool(t, up.Server, "x", echo("upstream"))
-	p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{up.as("a")}, Server: server.Config{PageSize: 1}})
+	p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{up.as("a")}, Server: server.Config{Features: server.Features{PageSize: 1}}})
 	for _, name := range []string{"a_one", "a_two", "a_x"} {
 		addTool(t, p.Server, name, echo("own"))
 		_, err := server.AddPrompt(p.Server, name, "", func(context.Context, *server.Call, map[string]string) (string, error) { return "own", nil })
@@ -245,11 +245,11 @@ func TestOwnFeatureWithPrefixOfUpstream(t *testing.T) {
 
 // Some servers have codes of their own for an unknown resource.
 func TestUnlistedResourceIsFoundAfterOtherErrors(t *testing.T) {
-	one := newUpstream(t, "one", &server.Config{Methods: map[string]session.Handler{
+	one := newUpstream(t, "one", &server.Config{Features: server.Features{Methods: map[string]session.Handler{
 		mcp.MethodResourcesRead: func(context.Context, *session.Request) (codec.Encoder, error) {
 			return nil, &jsonrpc.Error{Message: "Unknown resource"}
 		},
-	}})
+	}}})
 	two := newUpstream(t, "two", nil)
 	addTemplate(t, one.Server, "memo:///{x}", "1", "one")
 	addTemplate(t, two.Server, "memo:///{x}{?y}", "2", "two")

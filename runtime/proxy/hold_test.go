@@ -134,7 +134,7 @@ func TestHeldCallTakesItsInput(t *testing.T) {
 
 func TestHeldCallEndsWithoutInput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAsks(t, server.Config{InputTimeout: time.Minute})
+		a := newAsks(t, server.Config{Limits: server.Limits{InputTimeout: time.Minute}})
 		c := connect(t, a.Proxy, modern.in(user("Ada")))
 		first, err := send(t, c, "a_ask", `{}`, round{}, "")
 		if err != nil {
@@ -153,7 +153,7 @@ func TestHeldCallEndsWithoutInput(t *testing.T) {
 }
 
 func TestHeldCallLimitsRounds(t *testing.T) {
-	a := newAsks(t, server.Config{MaxRounds: 1})
+	a := newAsks(t, server.Config{Limits: server.Limits{Rounds: 1}})
 	c := connect(t, a.Proxy, modern.in(user("Ada")))
 	first, err := send(t, c, "a_ask", `{}`, round{}, "")
 	if err != nil {

@@ -105,12 +105,12 @@ func TestFloodOfInputRequestsLeavesRoomForOthers(t *testing.T) {
 
 func TestRootsChangeReachesUpstreams(t *testing.T) {
 	changed := make(chan struct{}, 1)
-	one := newUpstream(t, "one", &server.Config{Methods: map[string]session.Handler{
+	one := newUpstream(t, "one", &server.Config{Features: server.Features{Methods: map[string]session.Handler{
 		mcp.MethodNotificationsRootsListChanged: func(context.Context, *session.Request) (codec.Encoder, error) {
 			changed <- struct{}{}
 			return nil, nil
 		},
-	}})
+	}}})
 	addTool(t, one.Server, "x", echo(""))
 	o := &client.Options{Roots: new(client.Roots)}
 	c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}}), o)

@@ -308,7 +308,7 @@ func (c *client) hint(k kind) time.Duration {
 
 // ownTTL returns how long clients may use the server's own list.
 func (c *client) ownTTL(k kind) time.Duration {
-	caching := &c.p.cfg.Server.Caching
+	caching := &c.p.cfg.Server.Features.Caching
 	return [kinds]time.Duration{tools: caching.Tools, prompts: caching.Prompts, resources: caching.Resources, templates: caching.Templates}[k]
 }
 
@@ -353,7 +353,7 @@ func (c *client) list(ctx context.Context, req *session.Request, k kind, next se
 	if req.Traits().CacheHints {
 		page.hint = c.hint(k)
 	}
-	size := c.p.cfg.Server.PageSize
+	size := c.p.cfg.Server.Features.PageSize
 	for _, f := range all[:min(size, len(all))] {
 		page.add(f.text)
 	}

@@ -89,7 +89,7 @@ func TestListsOfUpstreamAreLimitedTogether(t *testing.T) {
 // do not take all memory. Lists that failed do not count.
 func TestListsCountWhileTheyArrive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := server.New("a", "1", &server.Config{Methods: map[string]session.Handler{
+		s := server.New("a", "1", &server.Config{Features: server.Features{Methods: map[string]session.Handler{
 			mcp.MethodToolsList: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 				if cursor, _ := codec.Member(req.Params, "cursor"); string(cursor) == `"2"` {
 					<-ctx.Done()
@@ -97,7 +97,7 @@ func TestListsCountWhileTheyArrive(t *testing.T) {
 				}
 				return session.Raw(`{"tools":[{"name":"t","inputSchema":{"type":"object"}}],"nextCursor":"2"}`), nil
 			},
-		}})
+		}}})
 		defer s.Close()
 		p, err := New("hub", "1", &Config{Upstreams: []Upstream{{Name: "a", Connect: func(context.Context) (transport.Conn, error) {
 			near, far := inmemory.Pair(inmemory.Options{})

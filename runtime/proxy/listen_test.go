@@ -98,8 +98,10 @@ func TestSubscriptionsAreShared(t *testing.T) {
 				subscribed += add
 			}
 			one := newUpstream(t, "one", up.serving(&server.Config{
-				Subscribe:   func(context.Context, *server.Call, string) error { count(1); return nil },
-				Unsubscribe: func(context.Context, *server.Call, string) { count(-1) },
+				Hooks: server.Hooks{
+					Subscribe:   func(context.Context, *server.Call, string) error { count(1); return nil },
+					Unsubscribe: func(context.Context, *server.Call, string) { count(-1) },
+				},
 			}))
 			addResource(t, one.Server, "memo://a", "one")
 			p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}})
@@ -230,7 +232,7 @@ func TestListsAreFetchedWhenTheyExpire(t *testing.T) {
 	inEras(t, func(t *testing.T, of, up era) {
 		synctest.Test(t, func(t *testing.T) {
 			quiet := func(c *mcp.ServerCapabilities) { c.Tools = new(mcp.ServerCapabilitiesTools) }
-			one := newUpstream(t, "one", up.serving(&server.Config{Capabilities: quiet, Caching: server.Caching{Tools: time.Minute}}))
+			one := newUpstream(t, "one", up.serving(&server.Config{Features: server.Features{Capabilities: quiet, Caching: server.Caching{Tools: time.Minute}}}))
 			addTool(t, one.Server, "x", echo(""))
 			p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}})
 			c := connect(t, p, of.in(nil))
@@ -275,7 +277,7 @@ func hintOf(t *testing.T, c *client.Client, method, params string) string {
 
 func TestCachingHints(t *testing.T) {
 	caching := server.Caching{Tools: time.Hour, Contents: time.Second}
-	one := newUpstream(t, "one", modern.serving(&server.Config{Caching: caching}))
+	one := newUpstream(t, "one", modern.serving(&server.Config{Features: server.Features{Caching: caching}}))
 	two := newUpstream(t, "two", sessions.serving(nil))
 	addTool(t, one.Server, "x", echo(""))
 	addTool(t, two.Server, "x", echo(""))
@@ -298,7 +300,7 @@ func TestCachingHints(t *testing.T) {
 	equal(t, "both", []string{`0"private"`, `1000"private"`, `60000"public"`},
 		hints(proxy.Config{Upstreams: []proxy.Upstream{a, b}}, modern))
 	equal(t, "both, with a time for upstreams with sessions", []string{`60000"private"`, `1000"private"`, `60000"public"`},
-		hints(proxy.Config{Upstreams: []proxy.Upstream{a, b}, Server: server.Config{Caching: server.Caching{Tools: time.Minute}}}, modern))
+		hints(proxy.Config{Upstreams: []proxy.Upstream{a, b}, Server: server.Config{Features: server.Features{Caching: server.Caching{Tools: time.Minute}}}}, modern))
 	middleware := server.Config{Session: session.Config{Receiving: []session.Middleware{func(next session.Handler) session.Handler { return next }}}}
 	equal(t, "with middleware", []string{`3600000"private"`, `1000"private"`, `60000"private"`},
 		hints(proxy.Config{Upstreams: []proxy.Upstream{a}, Server: middleware}, modern))
@@ -347,7 +349,7 @@ func TestRoundsAreOpaque(t *testing.T) {
 	var mu sync.Mutex
 	got := map[string][]string{}
 	up := func(name string, answer func(params json.RawMessage) (codec.Encoder, error)) proxy.Upstream {
-		u := newUpstream(t, name, modern.serving(&server.Config{Methods: map[string]session.Handler{
+		u := newUpstream(t, name, modern.serving(&server.Config{Features: server.Features{Methods: map[string]session.Handler{
 			mcp.MethodResourcesRead: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -356,7 +358,7 @@ func TestRoundsAreOpaque(t *testing.T) {
 				got[name] = append(got[name], string(state)+string(responses))
 				return answer(req.Params)
 			},
-		}}))
+		}}}))
 		addTemplate(t, u.Server, "file:///{x}", "1", "")
 		return u.as(name)
 	}
@@ -452,8 +454,8 @@ func TestDiscoverMergesUpstreams(t *testing.T) {
 	declare := func(extensions string) func(*mcp.ServerCapabilities) {
 		return func(c *mcp.ServerCapabilities) { c.Extensions = json.RawMessage(extensions) }
 	}
-	one := newUpstream(t, "one", modern.serving(&server.Config{Instructions: "One.", Capabilities: declare(`{"io.modelcontextprotocol/tasks":{}}`)}))
-	two := newUpstream(t, "two", sessions.serving(&server.Config{Instructions: "Two.", Capabilities: declare(`{"example.com/x":{},"io.modelcontextprotocol/tasks":{}}`)}))
+	one := newUpstream(t, "one", modern.serving(&server.Config{Instructions: "One.", Features: server.Features{Capabilities: declare(`{"io.modelcontextprotocol/tasks":{}}`)}}))
+	two := newUpstream(t, "two", sessions.serving(&server.Config{Instructions: "Two.", Features: server.Features{Capabilities: declare(`{"example.com/x":{},"io.modelcontextprotocol/tasks":{}}`)}}))
 	addTool(t, one.Server, "x", echo(""))
 	addResource(t, two.Server, "memo://a", "")
 	c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a"), two.as("b")}}), modern.in(nil))

@@ -278,7 +278,7 @@ func (c *client) takesInput() bool {
 
 // inputTimeout returns how long a call waits for input between two modern requests.
 func (p *Proxy) inputTimeout() time.Duration {
-	switch d := p.cfg.Server.InputTimeout; {
+	switch d := p.cfg.Server.Limits.InputTimeout; {
 	case d < 0:
 		return 24 * time.Hour
 	default:
@@ -287,4 +287,4 @@ func (p *Proxy) inputTimeout() time.Duration {
 }
 
 // maxRounds returns how often a call may ask for input, or a negative number for any.
-func (p *Proxy) maxRounds() int { return cmp.Or(p.cfg.Server.MaxRounds, server.DefaultMaxRounds) }
+func (p *Proxy) maxRounds() int { return cmp.Or(p.cfg.Server.Limits.Rounds, server.DefaultMaxRounds) }

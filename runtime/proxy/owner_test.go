@@ -32,7 +32,7 @@ func TestTaskBelongsToPrincipal(t *testing.T) {
 		return "", ctx.Err()
 	}, required)
 	front := func(key byte) string {
-		p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}, Server: server.Config{StateKeys: secret(key)}})
+		p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}, Server: server.Config{Shared: server.Shared{StateKeys: secret(key)}}})
 		return serveUsers(t, p)
 	}
 	first, second, other := front(1), front(1), front(2)
@@ -79,15 +79,17 @@ func TestMembersAlikeAreNotPassedOn(t *testing.T) {
 		}
 	}
 	one := newUpstream(t, "one", sessions.serving(&server.Config{
-		Capabilities: func(c *mcp.ServerCapabilities) { c.Tasks = receiver.ServerCapabilities(true) },
-		Methods: map[string]session.Handler{
-			mcp.MethodToolsCall: record(`{"task":{"taskId":"7","status":"working"}}`), mcp.MethodTasksGet: record(`{"taskId":"7","status":"working"}`),
+		Features: server.Features{
+			Capabilities: func(c *mcp.ServerCapabilities) { c.Tasks = receiver.ServerCapabilities(true) },
+			Methods: map[string]session.Handler{
+				mcp.MethodToolsCall: record(`{"task":{"taskId":"7","status":"working"}}`), mcp.MethodTasksGet: record(`{"taskId":"7","status":"working"}`),
+			},
 		},
 	}))
 	addTool(t, one.Server, "t", echo(""))
-	two := newUpstream(t, "two", modern.serving(&server.Config{Methods: map[string]session.Handler{
+	two := newUpstream(t, "two", modern.serving(&server.Config{Features: server.Features{Methods: map[string]session.Handler{
 		mcp.MethodToolsCall: record(`{"resultType":"input_required","inputRequests":{},"requestState":"x"}`),
-	}}))
+	}}}))
 	addTool(t, two.Server, "t", echo(""))
 	p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a"), two.as("b")}})
 	c := connect(t, p, sessions.in(nil))
@@ -132,16 +134,18 @@ func TestStatusOfTaskReachesItsClient(t *testing.T) {
 		const state = `{"taskId":"7","status":"working","createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z","ttl":null}`
 		var all []*session.Session
 		one := newUpstream(t, "one", &server.Config{
-			Capabilities: func(c *mcp.ServerCapabilities) { c.Tasks = receiver.ServerCapabilities(true) },
-			Methods: map[string]session.Handler{
-				mcp.MethodToolsCall: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
-					for _, s := range all {
-						if err := s.Notify(context.Background(), mcp.MethodNotificationsTasksStatus, session.Raw(state)); err != nil {
-							return nil, err
+			Features: server.Features{
+				Capabilities: func(c *mcp.ServerCapabilities) { c.Tasks = receiver.ServerCapabilities(true) },
+				Methods: map[string]session.Handler{
+					mcp.MethodToolsCall: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+						for _, s := range all {
+							if err := s.Notify(context.Background(), mcp.MethodNotificationsTasksStatus, session.Raw(state)); err != nil {
+								return nil, err
+							}
 						}
-					}
-					time.Sleep(patience / 2)
-					return session.Raw(`{"task":` + state + `}`), nil
+						time.Sleep(patience / 2)
+						return session.Raw(`{"task":` + state + `}`), nil
+					},
 				},
 			},
 		})
@@ -169,7 +173,7 @@ const patience = time.Second
 func TestRequestStateBelongsToPrincipal(t *testing.T) {
 	one := newUpstream(t, "one", modern.serving(nil))
 	addAsking(t, one.Server)
-	cfg := &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}, Server: server.Config{StateKeys: secret(1)}}
+	cfg := &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}, Server: server.Config{Shared: server.Shared{StateKeys: secret(1)}}}
 	first, second := serveUsers(t, newProxy(t, cfg)), serveUsers(t, newProxy(t, cfg))
 	as := func(url, name string) *client.Client { return dial(t, url, withToken(modern.in(user("Ada")), name)) }
 	asked, err := send(t, as(first, "ada"), "a_ask", `{}`, round{}, "")

@@ -278,7 +278,7 @@ type Config struct {
 	// and its limits of resources apply to its own features only. All requests pass through the
 	// middleware in Session.Receiving, which may reject those for features of upstreams. Its
 	// StateKeys also protect the ids of tasks and the requestState of upstreams; a key in its
-	// TaskStore does not.
+	// store of tasks does not.
 	Server server.Config
 }
 
@@ -329,11 +329,11 @@ func New(name, version string, cfg *Config) (*Proxy, error) {
 		}
 	}
 	s := p.cfg.Server
-	p.keys = rerun.NewKeys(s.StateKeys...)
+	p.keys = rerun.NewKeys(s.Shared.StateKeys...)
 	p.log = boundary.Logger(cmp.Or(s.Logger, s.Session.Logger))
-	p.cfg.Server.PageSize = cmp.Or(s.PageSize, server.DefaultPageSize)
-	declare := s.Capabilities
-	s.Capabilities = func(c *mcp.ServerCapabilities) {
+	p.cfg.Server.Features.PageSize = cmp.Or(s.Features.PageSize, server.DefaultPageSize)
+	declare := s.Features.Capabilities
+	s.Features.Capabilities = func(c *mcp.ServerCapabilities) {
 		if declare != nil {
 			declare(c)
 		}

@@ -179,14 +179,14 @@ func TestEmptyPrefix(t *testing.T) {
 }
 
 func TestPagesOfMergedLists(t *testing.T) {
-	one, two := newUpstream(t, "one", &server.Config{PageSize: 2}), newUpstream(t, "two", nil)
+	one, two := newUpstream(t, "one", &server.Config{Features: server.Features{PageSize: 2}}), newUpstream(t, "two", nil)
 	var want []string
 	for _, name := range []string{"t1", "t2", "t3", "t4", "t5"} {
 		addTool(t, one.Server, name, echo(""))
 		want = append(want, "a_"+name)
 	}
 	addTool(t, two.Server, "x", echo(""))
-	p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a"), two.as("b")}, Server: server.Config{PageSize: 2}})
+	p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a"), two.as("b")}, Server: server.Config{Features: server.Features{PageSize: 2}}})
 	for _, name := range []string{"own1", "own2", "own3"} {
 		addTool(t, p.Server, name, echo(""))
 	}
@@ -216,7 +216,7 @@ func TestCallsAreLossless(t *testing.T) {
 			return session.Raw(`{"tools":[{"x":1.0,"name":"t","inputSchema":{"type":"object"}}]}`), nil
 		},
 	}
-	one := newUpstream(t, "one", &server.Config{Methods: methods})
+	one := newUpstream(t, "one", &server.Config{Features: server.Features{Methods: methods}})
 	c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}}), nil)
 	list, err := c.Session().Call(t.Context(), "tools/list", nil)
 	if err != nil {
@@ -454,11 +454,11 @@ func TestNewRejectsUpstreams(t *testing.T) {
 // Mistakes in Config.Server have the line of the call of New.
 func TestMistakesHaveLineOfNew(t *testing.T) {
 	_, _, line, _ := runtime.Caller(0)
-	p, err := proxy.New("hub", "1", &proxy.Config{Server: server.Config{PageSize: -1}})
+	p, err := proxy.New("hub", "1", &proxy.Config{Server: server.Config{Features: server.Features{PageSize: -1}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "mistakes", fmt.Sprintf("proxy_test.go:%d: server: negative PageSize (-1)", line+1), fmt.Sprint(p.Err()))
+	equal(t, "mistakes", fmt.Sprintf("proxy_test.go:%d: server: negative Features.PageSize (-1)", line+1), fmt.Sprint(p.Err()))
 }
 
 var discard = slog.New(slog.DiscardHandler)

@@ -25,7 +25,7 @@ import (
 func newTaskUpstream(t *testing.T, name string) *upstream {
 	t.Helper()
 	return newUpstream(t, name, &server.Config{
-		TaskStore: memory.New(), Session: session.Config{Principal: "proxy"},
+		Tasks: task.Config{Store: memory.New()}, Session: session.Config{Principal: "proxy"},
 	})
 }
 
@@ -192,13 +192,13 @@ func TestTaskOfSilentUpstreamIsListed(t *testing.T) {
 func TestTaskOfClientPasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		status := make(chan string, 10)
-		one := newUpstream(t, "one", &server.Config{Methods: map[string]session.Handler{
+		one := newUpstream(t, "one", &server.Config{Features: server.Features{Methods: map[string]session.Handler{
 			mcp.MethodNotificationsTasksStatus: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 				id, _ := codec.Member(req.Params, "taskId")
 				status <- strings.Trim(string(id), `"`)
 				return nil, nil
 			},
-		}})
+		}}})
 		addTool(t, one.Server, "ask", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			h, err := c.ElicitTask(ctx, &mcp.ElicitRequestFormParams{Message: "?"})
 			if err != nil {
@@ -240,13 +240,13 @@ func TestEarlyStatusOfClientTaskPasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		status := make(chan string, 10)
 		cfg := func(name string) *server.Config {
-			return &server.Config{Methods: map[string]session.Handler{
+			return &server.Config{Features: server.Features{Methods: map[string]session.Handler{
 				mcp.MethodNotificationsTasksStatus: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 					id, _ := codec.Member(req.Params, "taskId")
 					status <- name + " " + string(id)
 					return nil, nil
 				},
-			}}
+			}}}
 		}
 		one, two := newUpstream(t, "one", cfg("one")), newUpstream(t, "two", cfg("two"))
 		const state = `"status":"working","createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z","ttl":null}`
@@ -350,25 +350,27 @@ func TestRelatedTaskHasIDOfReceiver(t *testing.T) {
 	const key = `"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"`
 	var got []string
 	one := newUpstream(t, "one", &server.Config{
-		Capabilities: func(c *mcp.ServerCapabilities) { c.Tasks = receiver.ServerCapabilities(false) },
-		Methods: map[string]session.Handler{
-			mcp.MethodToolsList: func(context.Context, *session.Request) (codec.Encoder, error) {
-				return session.Raw(`{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`), nil
-			},
-			mcp.MethodToolsCall: func(context.Context, *session.Request) (codec.Encoder, error) {
-				return session.Raw(`{"task":{"taskId":"7","status":"working"}}`), nil
-			},
-			mcp.MethodTasksResult: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
-				got = append(got, string(req.Params))
-				escaped := strings.ReplaceAll(key, "/", `\/`)
-				for _, related := range []string{key + "7", key + "8", escaped + "8"} {
-					answer, err := req.Session.Call(ctx, mcp.MethodElicitationCreate, session.Raw(`{"message":"?","requestedSchema":{"type":"object","properties":{}},`+related+`"}}}`))
-					if err != nil {
-						return nil, err
+		Features: server.Features{
+			Capabilities: func(c *mcp.ServerCapabilities) { c.Tasks = receiver.ServerCapabilities(false) },
+			Methods: map[string]session.Handler{
+				mcp.MethodToolsList: func(context.Context, *session.Request) (codec.Encoder, error) {
+					return session.Raw(`{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`), nil
+				},
+				mcp.MethodToolsCall: func(context.Context, *session.Request) (codec.Encoder, error) {
+					return session.Raw(`{"task":{"taskId":"7","status":"working"}}`), nil
+				},
+				mcp.MethodTasksResult: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+					got = append(got, string(req.Params))
+					escaped := strings.ReplaceAll(key, "/", `\/`)
+					for _, related := range []string{key + "7", key + "8", escaped + "8"} {
+						answer, err := req.Session.Call(ctx, mcp.MethodElicitationCreate, session.Raw(`{"message":"?","requestedSchema":{"type":"object","properties":{}},`+related+`"}}}`))
+						if err != nil {
+							return nil, err
+						}
+						got = append(got, string(answer))
 					}
-					got = append(got, string(answer))
-				}
-				return session.Raw(`{"content":[],` + key + `7"}}}`), nil
+					return session.Raw(`{"content":[],` + key + `7"}}}`), nil
+				},
 			},
 		},
 	})

@@ -56,7 +56,7 @@ func BenchmarkCall(b *testing.B) {
 		cfg  server.Config
 		add  func(s *server.Server)
 	}{
-		{"handwritten", server.Config{Methods: map[string]session.Handler{"tools/call": session.ServerHandler(handWritten{}, nil)}}, func(*server.Server) {}},
+		{"handwritten", server.Config{Features: server.Features{Methods: map[string]session.Handler{"tools/call": session.ServerHandler(handWritten{}, nil)}}}, func(*server.Server) {}},
 		{"function", server.Config{}, func(s *server.Server) {
 			must(server.AddTool(s, "weather", "", func(_ context.Context, _ *server.Call, in place) (forecast, error) {
 				return forecast{in.City, in.Days > 2}, nil

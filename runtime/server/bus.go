@@ -35,11 +35,11 @@ type busMessage struct {
 
 // joinBus subscribes to the Bus, if there is one. The caller must hold starting.
 func (s *Server) joinBus() (err error) {
-	if s.cfg.Bus == nil || s.leaveBus != nil {
+	if s.cfg.Shared.Bus == nil || s.leaveBus != nil {
 		return nil
 	}
 	defer boundary.Catch(&err)
-	stop, err := s.cfg.Bus.Subscribe(s.receive)
+	stop, err := s.cfg.Shared.Bus.Subscribe(s.receive)
 	if err != nil {
 		return fmt.Errorf("subscribe to the bus: %w", err)
 	}
@@ -50,12 +50,12 @@ func (s *Server) joinBus() (err error) {
 // publish sends a change to the other servers.
 func (s *Server) publish(method, uri string) {
 	// Features that are added before the start are no changes.
-	if s.cfg.Bus == nil || !s.onBus.Load() {
+	if s.cfg.Shared.Bus == nil || !s.onBus.Load() {
 		return
 	}
 	text, err := json.Marshal(busMessage{From: s.busID, Method: method, URI: uri})
 	if err == nil {
-		err = boundary.Run(func() error { return s.cfg.Bus.Publish(context.Background(), text) })
+		err = boundary.Run(func() error { return s.cfg.Shared.Bus.Publish(context.Background(), text) })
 	}
 	if err != nil && !boundary.Report(s.cfg.Logger, "Bus panicked", err, "method", method) {
 		s.cfg.Logger.Warn("change not published", "method", method, "error", err)

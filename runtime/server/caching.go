@@ -17,9 +17,9 @@ import (
 // The lists of a server are public, except for those with features of [VisibleTo] or
 // [DefineToolFor], and for lists of resources with a [ListFunc]. Contents of resources are private,
 // unless the option [CacheContents] says that they are public. All results are private if an HTTP
-// handler of the server has Auth or Principal, and if the server has [Config].Visible or middleware
-// that may change them: [session.Config].Receiving, a handler in [Config].Methods or, for contents,
-// [Config].ResourceMiddleware and [WrapResource].
+// handler of the server has Auth or Principal, and if the server has [Features.Visible] or middleware
+// that may change them: [session.Config].Receiving, a handler in [Features.Methods] or, for contents,
+// [Middleware.Resources] and [WrapResource].
 type Caching struct {
 	// Private makes all results private. Set it if a proxy or a middleware of HTTP rejects clients
 	// before they reach the server: a shared cache could serve public results to such clients.
@@ -33,21 +33,12 @@ type Caching struct {
 	Contents  time.Duration // the contents of resources without the option CacheContents
 }
 
-// check replaces invalid values by zero and returns an error for each.
-func (c *Caching) check() (mistakes []error) {
-	for _, x := range []struct {
-		name string
-		ttl  *time.Duration
-	}{
-		{"Discover", &c.Discover}, {"Tools", &c.Tools}, {"Prompts", &c.Prompts},
-		{"Resources", &c.Resources}, {"Templates", &c.Templates}, {"Contents", &c.Contents},
-	} {
-		if *x.ttl < 0 {
-			mistakes = append(mistakes, fmt.Errorf("server: negative Caching.%s (%v)", x.name, *x.ttl))
-			*x.ttl = 0
-		}
+// times returns the fields that are times, by name.
+func (c *Caching) times() map[string]*time.Duration {
+	return map[string]*time.Duration{
+		"Discover": &c.Discover, "Tools": &c.Tools, "Prompts": &c.Prompts,
+		"Resources": &c.Resources, "Templates": &c.Templates, "Contents": &c.Contents,
 	}
-	return mistakes
 }
 
 // cacheHint is the caching hint of a result. The zero value means that there is none.
@@ -85,7 +76,7 @@ func (h cacheHint) check() error {
 
 // hint returns the caching hint of a complete result of a method, or none if it is not cacheable.
 func (s *Server) hint(method string) cacheHint {
-	c := &s.cfg.Caching
+	c := &s.cfg.Features.Caching
 	switch method {
 	case mcp.MethodServerDiscover:
 		return s.hintOf(method, c.Discover, false)
@@ -106,7 +97,7 @@ func (s *Server) hint(method string) cacheHint {
 // varies reports whether the list that a method returns may differ between callers: it has features
 // that only some of them see or that are described for each of them, or a [ListFunc].
 func (s *Server) varies(method string) bool {
-	if s.cfg.Visible != nil {
+	if s.cfg.Features.Visible != nil {
 		return true
 	}
 	switch method {
@@ -124,7 +115,7 @@ func (s *Server) varies(method string) bool {
 
 // hintOf returns a hint. Private reports whether the result is known to depend on the caller.
 func (s *Server) hintOf(method string, ttl time.Duration, private bool) cacheHint {
-	if private || s.cfg.Caching.Private || s.protected.Load() || s.edited(method) {
+	if private || s.cfg.Features.Caching.Private || s.protected.Load() || s.edited(method) {
 		return cacheHint{ttl, mcp.CacheScopePrivate}
 	}
 	return cacheHint{ttl, mcp.CacheScopePublic}
@@ -132,7 +123,7 @@ func (s *Server) hintOf(method string, ttl time.Duration, private bool) cacheHin
 
 // edited reports whether functions of the author may change the results of a method.
 func (s *Server) edited(method string) bool {
-	return len(s.cfg.Session.Receiving) > 0 || s.cfg.Methods[method] != nil
+	return len(s.cfg.Session.Receiving) > 0 || s.cfg.Features.Methods[method] != nil
 }
 
 // contentsHint returns the hint for the contents of a resource with the option [CacheContents].

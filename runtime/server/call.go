@@ -172,7 +172,7 @@ func (c *Call) Notify(ctx context.Context, method string, params codec.Encoder) 
 
 // client returns a sender of input requests to the client, except for those of a plain modern call,
 // which go in its result; see [Call.ask]. A user may take long to respond, so requests of a plain
-// call have the timeout [Config.InputTimeout]. Requests of a task have no timeout, because a task
+// call have the timeout [Limits.InputTimeout]. Requests of a task have no timeout, because a task
 // waits for its client to reconnect.
 func (c *Call) client() mcp.ToClient {
 	to, ok := session.PeerFrom(c.ctx)
@@ -181,7 +181,7 @@ func (c *Call) client() mcp.ToClient {
 	}
 	if _, isTask := c.Task(); !isTask {
 		if sess := c.Session(); sess != nil {
-			return mcp.ToClient{Caller: sess.With(session.Timeout(c.p.s.cfg.InputTimeout))}
+			return mcp.ToClient{Caller: sess.With(session.Timeout(c.p.s.cfg.Limits.InputTimeout))}
 		}
 	}
 	return mcp.ToClient{Caller: to}

@@ -497,7 +497,7 @@ func TestInputRequestsTimeOut(t *testing.T) {
 	} {
 		for _, tt := range []struct{ limit, want time.Duration }{{0, server.DefaultInputTimeout}, {time.Second, time.Second}, {-1, time.Hour}} {
 			synctest.Test(t, func(t *testing.T) {
-				s := newServer(t, server.Config{InputTimeout: tt.limit})
+				s := newServer(t, server.Config{Limits: server.Limits{InputTimeout: tt.limit}})
 				var err error
 				must(server.AddTool(s, "ask", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 					ctx, cancel := context.WithTimeout(ctx, time.Hour)
@@ -526,7 +526,7 @@ func TestInputRequestsTimeOut(t *testing.T) {
 
 // Proves SAMP-10.
 func TestSampleLimitsToolRounds(t *testing.T) {
-	s := newServer(t, server.Config{MaxToolRounds: 3})
+	s := newServer(t, server.Config{Limits: server.Limits{ToolRounds: 3}})
 	text := func(role mcp.Role, blocks ...mcp.SamplingMessageContentBlock) mcp.SamplingMessage {
 		return mcp.SamplingMessage{Role: role, Content: mcp.SamplingContent{Items: blocks}}
 	}
@@ -713,7 +713,7 @@ func TestProgressAndUnknownMeta(t *testing.T) {
 func TestConfigMethodsTakePrecedence(t *testing.T) {
 	received := make(chan string, 1)
 	s := newServer(t, server.Config{
-		Methods: map[string]session.Handler{
+		Features: server.Features{Methods: map[string]session.Handler{
 			"example/echo": func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 				return session.Raw(req.Params), nil
 			},
@@ -724,7 +724,7 @@ func TestConfigMethodsTakePrecedence(t *testing.T) {
 				received <- string(req.Params)
 				return nil, nil
 			},
-		},
+		}},
 		Session: session.Config{
 			Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 				if req.Method != "example/rest" {

@@ -60,17 +60,17 @@ func (s *Server) declaredExtensions() json.RawMessage {
 	return text
 }
 
-// initializeResult returns the result of initialize. It fails if [Config].Capabilities panics.
+// initializeResult returns the result of initialize. It fails if [Features.Capabilities] panics.
 func (s *Server) initializeResult() (*mcp.InitializeResult, error) {
 	result := &mcp.InitializeResult{ServerInfo: s.cfg.Info, Capabilities: s.capabilities()}
 	if s.cfg.Instructions != "" {
 		result.Instructions = &s.cfg.Instructions
 	}
-	if s.cfg.Capabilities == nil {
+	if s.cfg.Features.Capabilities == nil {
 		return result, nil
 	}
 	err := boundary.Run(func() error {
-		s.cfg.Capabilities(&result.Capabilities)
+		s.cfg.Features.Capabilities(&result.Capabilities)
 		return nil
 	})
 	if err != nil {
@@ -117,10 +117,10 @@ func undeclareList(result *mcp.InitializeResult) *mcp.InitializeResult {
 	return &out
 }
 
-// hasMethod reports whether [Config].Methods has a handler for any of the methods.
+// hasMethod reports whether [Features.Methods] has a handler for any of the methods.
 func (s *Server) hasMethod(methods ...string) bool {
 	for _, m := range methods {
-		if s.cfg.Methods[m] != nil {
+		if s.cfg.Features.Methods[m] != nil {
 			return true
 		}
 	}
@@ -129,8 +129,8 @@ func (s *Server) hasMethod(methods ...string) bool {
 
 // receive is the receiving middleware of a session. It removes members from the result of
 // initialize that the negotiated revision does not define. It drops the cached roots when the
-// client announces a change. It calls [Config].Initialized and RootsChanged. It enforces
-// [Config.CallRate] on requests, but not on the work of their tasks, which may run much later, or
+// client announces a change. It calls [Hooks.Initialized] and RootsChanged. It enforces
+// [Limits.Calls] on requests, but not on the work of their tasks, which may run much later, or
 // again. It rejects requests with too few scopes, and tasks/list of a client without a principal.
 func (p *peer) receive(next session.Handler) session.Handler {
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
@@ -142,12 +142,12 @@ func (p *peer) receive(next session.Handler) session.Handler {
 		}
 		switch req.Method {
 		case mcp.MethodNotificationsInitialized:
-			if f := p.s.cfg.Initialized; f != nil && req.IsNotification() && p.initialized.CompareAndSwap(false, true) {
+			if f := p.s.cfg.Hooks.Initialized; f != nil && req.IsNotification() && p.initialized.CompareAndSwap(false, true) {
 				f(ctx, newCall(ctx, p))
 			}
 		case mcp.MethodNotificationsRootsListChanged:
 			p.roots.changed()
-			if f := p.s.cfg.RootsChanged; f != nil && req.IsNotification() {
+			if f := p.s.cfg.Hooks.RootsChanged; f != nil && req.IsNotification() {
 				f(ctx, newCall(ctx, p))
 			}
 		case mcp.MethodTasksList:

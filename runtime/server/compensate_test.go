@@ -569,8 +569,8 @@ func TestSleepThatHasEndedDoesNotBeginAnew(t *testing.T) {
 		})
 		d.s.Close()
 		d.cfg.Tasks.ParkAfter = -1
-		clock := &setClock{Store: d.cfg.TaskStore}
-		d.cfg.TaskStore = clock
+		clock := &setClock{Store: d.cfg.Tasks.Store}
+		d.cfg.Tasks.Store = clock
 		d.start()
 		id := d.call()
 		time.Sleep(9 * time.Hour)
@@ -611,7 +611,7 @@ func TestUndosOfEarlierRunsAreNotLost(t *testing.T) {
 					}
 					return "done", server.Sleep(ctx, c, "night", func() time.Time { return time.Now().Add(8 * time.Hour) })
 				})
-				d.cfg.ToolMiddleware = append(d.cfg.ToolMiddleware, func(next server.ToolHandler) server.ToolHandler {
+				d.cfg.Middleware.Tools = append(d.cfg.Middleware.Tools, func(next server.ToolHandler) server.ToolHandler {
 					return func(ctx context.Context, c *server.Call, r *server.ToolRequest) (*mcp.CallToolResult, error) {
 						if fails("middleware") {
 							return nil, errDown
@@ -696,9 +696,9 @@ func TestTaskIsUndoneAfterJumpOfClock(t *testing.T) {
 			}
 			return askName(ctx, c, "Who?")
 		})
-		clock := &setClock{Store: d.cfg.TaskStore}
+		clock := &setClock{Store: d.cfg.Tasks.Store}
 		d.s.Close()
-		d.cfg.TaskStore = clock
+		d.cfg.Tasks.Store = clock
 		d.cfg.Tasks.DefaultTTL = 10 * time.Hour
 		d.start()
 		d.call()
@@ -794,14 +794,14 @@ func dieAt(t *testing.T, fate string, dies int64, after bool) (left int64) {
 			}
 			return "done", nil
 		})
-		store, writes := d.cfg.TaskStore, new(atomic.Int64)
+		store, writes := d.cfg.Tasks.Store, new(atomic.Int64)
 		process := &mortal{Store: store, writes: writes, dies: dies, after: after}
 		d.cfg.Tasks.DefaultTTL = time.Hour
 		if !strings.HasSuffix(fate, "parked") {
 			d.cfg.Tasks.ParkAfter = -1
 		}
 		d.s.Close()
-		d.cfg.TaskStore = process
+		d.cfg.Tasks.Store = process
 		d.start()
 		begin := time.Now()
 		c := connect(t, d.s, clientConfig{capabilities: clientCapabilities(t, everyInput)})
@@ -819,7 +819,7 @@ func dieAt(t *testing.T, fate string, dies int64, after bool) (left int64) {
 		again := func() {
 			if process.dead.Load() {
 				process = &mortal{Store: store, writes: writes}
-				d.cfg.TaskStore = process
+				d.cfg.Tasks.Store = process
 				d.start()
 			}
 		}
@@ -890,7 +890,7 @@ func TestTaskThatExpiresWithoutProcessIsUndone(t *testing.T) {
 		want := []string{running, parked, "undo " + running, "undo " + parked}
 		equal(t, "effects", slices.Sorted(slices.Values(want)), slices.Sorted(slices.Values(x.all())))
 		for _, id := range []string{running, parked} {
-			if _, err := d.cfg.TaskStore.Get(t.Context(), id); !errors.Is(err, task.ErrNotFound) {
+			if _, err := d.cfg.Tasks.Store.Get(t.Context(), id); !errors.Is(err, task.ErrNotFound) {
 				t.Errorf("got %v", err)
 			}
 		}

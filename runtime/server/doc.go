@@ -72,16 +72,16 @@
 //   - [Call.Log] and [Call.Logger] send messages only if the request asks for them.
 //   - Structured output may be any JSON, where sessions need an object; see [AddTool].
 //   - Arguments can be repeated in header fields of HTTP; see [SchemaFor].
-//   - [Config.CallRate], [Config.LogRate] and [Config.MaxSubscriptions] limit each principal.
+//   - [Limits.Calls], [Limits.Logs] and [Limits.Subscriptions] limit each principal.
 //   - Tasks are those of the Tasks extension; see below.
 //
-// [Server.Logger], [Config].Initialized, [Config].RootsChanged, [Call.ElicitTask] and
+// [Server.Logger], [Hooks.Initialized], [Hooks.RootsChanged], [Call.ElicitTask] and
 // [Call.SampleTask] are for sessions only.
 //
 // # Declared capabilities
 //
 // A server declares the capabilities of the features that it has when a session opens; see
-// [Config.Capabilities]. Features may be added, changed and removed at any time. The server
+// [Features.Capabilities]. Features may be added, changed and removed at any time. The server
 // notifies the sessions in which it has declared that kind of feature. Modern clients discover the
 // current capabilities; methods of other features do not exist for them.
 //
@@ -92,7 +92,7 @@
 //
 // # Tasks
 //
-// With [Config].TaskStore, calls of tools with the option [Durable] or [Tasks] can be tasks, which
+// With [Config].Tasks.Store, calls of tools with the option [Durable] or [Tasks] can be tasks, which
 // run without a connection. [Server.Start] recovers the tasks that are in the store: it runs the
 // functions of durable tools again.
 //
@@ -121,9 +121,9 @@
 // # Access
 //
 // [Call.Principal] returns the principal of a call, and [Call.Identity] what its access token says.
-// The options [RequireScopes] and [RequireScopesFor], and [Config].Scopes, demand scopes of the
+// The options [RequireScopes] and [RequireScopesFor], and [Features.Scopes], demand scopes of the
 // token; package auth protects a server with tokens. The option [VisibleTo] shows a feature to some
-// calls only, and [Config].Visible decides for all features. A hidden feature does not exist for
+// calls only, and [Features.Visible] decides for all features. A hidden feature does not exist for
 // the call: it is not listed, and cannot be called, read, completed or subscribed to.
 //
 // # Extensions
@@ -146,7 +146,7 @@
 //
 // # Own methods
 //
-// [Config].Methods serves requests and notifications that the protocol does not define, with typed
+// [Features.Methods] serves requests and notifications that the protocol does not define, with typed
 // Go functions; see [Method] and [Notification]. A handler sends such requests to the client with
 // [Request], and such notifications with [Call.Notify]. Package client has the counterparts.
 //
@@ -161,7 +161,7 @@
 //
 // [Server.ServeStdio] and [Server.ListenAndServe] serve until their context ends or the process
 // receives a signal. They give calls 5 seconds to finish and shut the server down. With
-// [Config].Drain, the work of tasks has time to finish, too. [Server.Run] serves one connection
+// [Limits.Drain], the work of tasks has time to finish, too. [Server.Run] serves one connection
 // until its context ends, and does not shut the server down. [Server.Shutdown] ends all sessions in
 // order, rejects new ones, and closes the Manager of the tasks; then shut down the handler of
 // [Server.Handler] and its http.Server.

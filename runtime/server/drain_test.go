@@ -30,7 +30,7 @@ func takes(d time.Duration) func(context.Context, *server.Call, struct{}) (strin
 	}
 }
 
-// During Shutdown, the work of tasks has the time of Config.Drain to finish. Sessions end meanwhile.
+// During Shutdown, the work of tasks has the time of Config.Limits.Drain to finish. Sessions end meanwhile.
 func TestTasksFinishDuringShutdown(t *testing.T) {
 	for name, tt := range map[string]struct {
 		drain, took time.Duration
@@ -43,7 +43,7 @@ func TestTasksFinishDuringShutdown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := memory.New()
-				s, _ := withTasksOf(t, server.Config{Drain: tt.drain}, store, func(s *server.Server) {
+				s, _ := withTasksOf(t, server.Config{Limits: server.Limits{Drain: tt.drain}}, store, func(s *server.Server) {
 					must(server.AddTool(s, "slow", "", takes(time.Minute), server.Tasks(receiver.Support{Mode: mcp.TaskSupportOptional})))
 				})
 				c := connect(t, s, clientConfig{})
@@ -73,7 +73,7 @@ func TestShutdownHandsTasksOver(t *testing.T) {
 		add := func(s *server.Server) {
 			must(server.AddTool(s, "slow", "", takes(time.Minute), server.Durable(), server.MaxRunning(1)))
 		}
-		first, _ := withTasksOf(t, server.Config{Drain: 10 * time.Second}, f.Store(), add)
+		first, _ := withTasksOf(t, server.Config{Limits: server.Limits{Drain: 10 * time.Second}}, f.Store(), add)
 		c := connect(t, first, clientConfig{})
 		var ids []string
 		for range 2 { // the second one is queued
@@ -191,7 +191,7 @@ func TestSelectMovesInDrain(t *testing.T) {
 						return chosen, err
 					}, server.Durable()))
 				}
-				cfg := server.Config{Drain: time.Hour, Session: session.Config{Principal: "ada"}}
+				cfg := server.Config{Limits: server.Limits{Drain: time.Hour}, Session: session.Config{Principal: "ada"}}
 				cfg.Tasks.DefaultTTL = 24 * time.Hour
 				first, _ := withTasksOf(t, cfg, f.Store(), add)
 				cfg.Tasks.Member.Tools = []string{}
@@ -223,7 +223,7 @@ func TestSelectMovesInDrain(t *testing.T) {
 }
 
 func TestNegativeDrain(t *testing.T) {
-	if err := server.New("s", "1", &server.Config{Drain: -1}).Err(); err == nil || !strings.HasSuffix(err.Error(), "server: negative Drain (-1ns)") {
+	if err := server.New("s", "1", &server.Config{Limits: server.Limits{Drain: -1}}).Err(); err == nil || !strings.HasSuffix(err.Error(), "server: negative Limits.Drain (-1ns)") {
 		t.Errorf("got %v", err)
 	}
 }

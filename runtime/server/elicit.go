@@ -107,7 +107,7 @@ func (s *Server) formOf(t reflect.Type, zero any) (*schemas.Form, error) {
 	if f, ok := s.forms.Load(t); ok {
 		return f.(*schemas.Form), nil
 	}
-	f, err := schemas.NewForm(t, zero, definitions(s.cfg.Types))
+	f, err := schemas.NewForm(t, zero, definitions(s.cfg.Features.Types))
 	if err != nil {
 		return nil, fmt.Errorf("server: elicit: %w", err)
 	}
@@ -119,7 +119,7 @@ func (s *Server) formOf(t reflect.Type, zero any) (*schemas.Form, error) {
 // of a secret, such as userPassword, api_key, accessToken or cardNumber; tokenCount is allowed. It
 // fails with a [*session.CapabilityError] if the client does not support forms, with an error that
 // wraps [ErrAnswer] if the response does not comply with the schema, with [session.ErrTimeout]
-// after [Config.InputTimeout], and with a [*jsonrpc.Error] if the client responds with one. In
+// after [Limits.InputTimeout], and with a [*jsonrpc.Error] if the client responds with one. In
 // revisions without sessions, it fails with an [*InputRequiredError] until there is a response.
 //
 // If the deadline of ctx passes, or ctx is cancelled, the form is withdrawn, and ElicitForm returns
@@ -298,8 +298,8 @@ type elicitation struct {
 // elicitation, and otherwise as [Call.ElicitForm] does.
 //
 // In revisions without sessions, a generated id holds the principal in sealed form, and is valid
-// for [Config.InputTimeout], or for 24 hours in a task, in all servers with the same
-// [Config.StateKeys]. The server does not know an id that is not generated. Such an id must come
+// for [Limits.InputTimeout], or for 24 hours in a task, in all servers with the same
+// [Shared.StateKeys]. The server does not know an id that is not generated. Such an id must come
 // from a [Step], so that it is the same in all runs.
 func (c *Call) ElicitURL(ctx context.Context, message, page, id string) (mcp.ElicitAction, error) {
 	if c.traits().InputInResults {

@@ -110,7 +110,7 @@ func ExampleAddTool() {
 
 func ExampleDurable() {
 	ctx := context.Background()
-	s := server.New("kitchen", "1", &server.Config{TaskStore: store.New()}) // or a bolt store, to survive
+	s := server.New("kitchen", "1", &server.Config{Tasks: task.Config{Store: store.New()}}) // or a bolt store, to survive
 	defer s.Close()
 	type order struct {
 		Dish string `json:"dish"`
@@ -366,9 +366,9 @@ func ExampleConfig() {
 	}
 	s := server.New("counter", "1", &server.Config{
 		Session: session.Config{Receiving: []session.Middleware{count}},
-		Methods: map[string]session.Handler{"example.com/add": server.Method(func(_ context.Context, _ *server.Call, p pair) (sum, error) {
+		Features: server.Features{Methods: map[string]session.Handler{"example.com/add": server.Method(func(_ context.Context, _ *server.Call, p pair) (sum, error) {
 			return sum{p.A + p.B}, nil
-		})},
+		})}},
 	})
 	defer s.Close()
 	c := connectInMemory(ctx, s)

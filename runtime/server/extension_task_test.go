@@ -130,7 +130,7 @@ func TestExtensionIsDeclaredToModernClientsOnly(t *testing.T) {
 		}
 	})
 	inBubble(t, func(t *testing.T) {
-		s, _ := withTasksOf(t, server.Config{Capabilities: func(c *mcp.ServerCapabilities) { c.Tasks = nil }}, memory.New(), taskTools)
+		s, _ := withTasksOf(t, server.Config{Features: server.Features{Capabilities: func(c *mcp.ServerCapabilities) { c.Tasks = nil }}}, memory.New(), taskTools)
 		c := connectModern(t, s)
 		if got := c.result("server/discover", `{}`, ""); part(got, "capabilities", "extensions") != "" {
 			t.Errorf("got %s", got)
@@ -620,7 +620,7 @@ func TestExtensionTaskAsksToVisitPage(t *testing.T) {
 // Each task in a subscription counts towards the limits of the principal.
 func TestWatchedTasksAreLimited(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s, _ := withTasksOf(t, server.Config{MaxSubscriptions: 3}, memory.New(), taskTools)
+		s, _ := withTasksOf(t, server.Config{Limits: server.Limits{Subscriptions: 3}}, memory.New(), taskTools)
 		c := connectModern(t, s)
 		if got, _ := c.listenTo("1", withExtension, `["a","b","c"]`); part(got, "error", "code") != "-32600" {
 			t.Errorf("got %s", got)

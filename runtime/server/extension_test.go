@@ -77,7 +77,7 @@ func TestNamesOfTasksAreReserved(t *testing.T) {
 		{"tasks", ""},
 		{"mytasks/start", ""},
 	} {
-		s := server.New("s", "1", &server.Config{Methods: map[string]session.Handler{tt.method: serve}})
+		s := server.New("s", "1", &server.Config{Features: server.Features{Methods: map[string]session.Handler{tt.method: serve}}})
 		defer s.Close()
 		got := ""
 		if err := s.Err(); err != nil {

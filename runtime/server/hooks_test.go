@@ -23,10 +23,8 @@ func TestHooksAllocateNothing(t *testing.T) {
 		return func(ctx context.Context, req *session.Request) (codec.Encoder, error) { return next(ctx, req) }
 	}
 	hooks := server.Config{
-		Middleware:     func(*server.Server) session.Middleware { return through },
-		StepMiddleware: []server.StepMiddleware{},
-		SessionOpened:  func(*session.Session) {},
-		SessionClosed:  func(*session.Session, error) {},
+		Middleware: server.Middleware{All: func(*server.Server) session.Middleware { return through }, Steps: []server.StepMiddleware{}},
+		Hooks:      server.Hooks{SessionOpened: func(*session.Session) {}, SessionClosed: func(*session.Session, error) {}},
 		Session: session.Config{
 			Receiving: []session.Middleware{through},
 			Rejected:  func(string, *jsonrpc.Error) {},

@@ -38,14 +38,14 @@ func newDurable(t *testing.T, f func(ctx context.Context, c *server.Call) (strin
 	d := &durable{t: t, f: f, options: []server.ToolOption{server.Durable()}}
 	d.cfg.Session.Principal = "ada"
 	d.cfg.Tasks = task.Config{ParkAfter: time.Second, MaxTTL: 10000 * time.Hour, DefaultTTL: 10000 * time.Hour}
-	d.cfg.TaskStore = memory.New()
+	d.cfg.Tasks.Store = memory.New()
 	d.start()
 	return d
 }
 
 func (d *durable) start() {
 	d.t.Helper()
-	d.s, d.m = withTasksOf(d.t, d.cfg, d.cfg.TaskStore, func(s *server.Server) {
+	d.s, d.m = withTasksOf(d.t, d.cfg, d.cfg.Tasks.Store, func(s *server.Server) {
 		must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ map[string]any) (string, error) { return d.f(ctx, c) }, d.options...))
 	})
 }
@@ -68,7 +68,7 @@ func (d *durable) call() string {
 
 func (d *durable) record(id string) task.Record {
 	d.t.Helper()
-	r, err := d.cfg.TaskStore.Get(d.t.Context(), id)
+	r, err := d.cfg.Tasks.Store.Get(d.t.Context(), id)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -784,7 +784,7 @@ func TestDurableTaskWaitsForItsTool(t *testing.T) {
 							t.Fatal(err)
 						}
 					}
-					d.s, d.m = withTasksOf(t, d.cfg, d.cfg.TaskStore, func(s *server.Server) {
+					d.s, d.m = withTasksOf(t, d.cfg, d.cfg.Tasks.Store, func(s *server.Server) {
 						d.s = s
 						switch name {
 						case "other version":
@@ -858,13 +858,13 @@ func TestStricterSchemaDoesNotEndCallThatHasBegun(t *testing.T) {
 				}
 				d := newDurable(t, nil)
 				d.s.Close()
-				d.s, d.m = withTasksOf(t, d.cfg, d.cfg.TaskStore, add(false, f, server.Durable()))
+				d.s, d.m = withTasksOf(t, d.cfg, d.cfg.Tasks.Store, add(false, f, server.Durable()))
 				c := connect(t, d.s, clientConfig{capabilities: clientCapabilities(t, everyInput)})
 				created, _ := c.call("tools/call", strings.TrimSuffix(order, "}")+`,"task":{}}`)
 				id := taskID(t, created)
 				time.Sleep(time.Minute)
 				d.s.Close()
-				d.s, d.m = withTasksOf(t, d.cfg, d.cfg.TaskStore, add(true, f, server.Durable()))
+				d.s, d.m = withTasksOf(t, d.cfg, d.cfg.Tasks.Store, add(true, f, server.Durable()))
 				if fate == "answered" {
 					d.answer(id, d.open(id)[0].Number, accept(`{"name":"Ada"}`))
 					equal(t, "result", "accept Ada", d.result(id))
@@ -884,7 +884,7 @@ func TestStricterSchemaDoesNotEndCallThatHasBegun(t *testing.T) {
 			name, err := askName(ctx, c, "Who?")
 			return item + " " + name, err
 		}
-		cfg := server.Config{StateKeys: [][]byte{make([]byte, 32)}}
+		cfg := server.Config{Shared: server.Shared{StateKeys: [][]byte{make([]byte, 32)}}}
 		open := func(strict bool, options ...server.ToolOption) *roundClient {
 			s := newServer(t, cfg)
 			add(strict, f, options...)(s)

@@ -100,7 +100,7 @@ func TestInputRoundDoesNotContinueWithoutLabel(t *testing.T) {
 		f := memory.NewFleet()
 		key := [][]byte{bytes.Repeat([]byte("k"), 32)}
 		open := func(options ...server.ToolOption) *modernClient {
-			s, _ := withTasksOf(t, server.Config{StateKeys: key}, f.Store(), func(s *server.Server) {
+			s, _ := withTasksOf(t, server.Config{Shared: server.Shared{StateKeys: key}}, f.Store(), func(s *server.Server) {
 				must(server.AddTool(s, "ask", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 					return askName(server.InputName(ctx, "who"), c, "Who?")
 				}, append(options, server.Durable())...))
@@ -216,7 +216,7 @@ func TestInvalidLabelsOfCall(t *testing.T) {
 }
 
 func TestMistakesInLabels(t *testing.T) {
-	s := newServer(t, server.Config{TaskStore: memory.New()})
+	s := newServer(t, server.Config{Tasks: task.Config{Store: memory.New()}})
 	durable := server.Durable()
 	for _, tt := range []struct {
 		want    string
@@ -233,7 +233,7 @@ func TestMistakesInLabels(t *testing.T) {
 			t.Errorf("got %v, want %s", err, tt.want)
 		}
 	}
-	invalid := newServer(t, server.Config{TaskStore: memory.NewFleet().Store(), Tasks: task.Config{Member: task.Member{Labels: []string{"a,b"}}}})
+	invalid := newServer(t, server.Config{Tasks: task.Config{Store: memory.NewFleet().Store(), Member: task.Member{Labels: []string{"a,b"}}}})
 	if err := invalid.Start(t.Context()); err == nil || !strings.HasPrefix(err.Error(), `server: start: task: Member.Labels: label "a,b": want`) {
 		t.Errorf("got %v", err)
 	}

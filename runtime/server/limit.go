@@ -50,7 +50,7 @@ func newPrincipalLimits(cfg *Config) *principalLimits {
 }
 
 func (x *principalLimits) make() *limits {
-	return &limits{calls: limiter(x.cfg.CallRate), logs: limiter(x.cfg.LogRate)}
+	return &limits{calls: limiter(x.cfg.Limits.Calls), logs: limiter(x.cfg.Limits.Logs)}
 }
 
 // of returns the limits of a principal.

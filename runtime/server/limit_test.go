@@ -11,6 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/memory"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
 // Tasks and plain calls of a tool with a limit wait for one another, in all processes of a fleet.
@@ -26,7 +27,7 @@ func TestMaxRunningHoldsForTasksAndCalls(t *testing.T) {
 		}
 		call := make(chan string, 10)
 		for range 2 {
-			s := newServer(t, server.Config{TaskStore: fleet.Store()})
+			s := newServer(t, server.Config{Tasks: task.Config{Store: fleet.Store()}})
 			must(server.AddTool(s, "heavy", "", work, server.Durable(), server.MaxRunning(1)))
 			c := connect(t, s, clientConfig{})
 			for range 2 {
@@ -57,11 +58,11 @@ func TestMaxRunningHoldsForTasksAndCalls(t *testing.T) {
 
 func TestMaxRunningIsChecked(t *testing.T) {
 	for want, s := range map[string]*server.Server{
-		"MaxRunning (0) is less than 1":     server.New("s", "1", &server.Config{TaskStore: memory.New()}),
-		"MaxRunning needs Config.TaskStore": server.New("s", "1", nil),
+		"MaxRunning (0) is less than 1":       server.New("s", "1", &server.Config{Tasks: task.Config{Store: memory.New()}}),
+		"MaxRunning needs Config.Tasks.Store": server.New("s", "1", nil),
 	} {
 		n := 0
-		if strings.Contains(want, "TaskStore") {
+		if strings.Contains(want, "Tasks.Store") {
 			n = 1
 		}
 		f := func(context.Context, *server.Call, struct{}) (string, error) { return "", nil }

@@ -123,9 +123,9 @@ func (h *handler) beginListening(ctx context.Context, params *mcp.SubscriptionsL
 	principal, from := strings.Clone(session.Principal(ctx)), strings.Clone(account(ctx))
 	switch s.listeners.quota.Reserve(from, size) {
 	case modern.ErrCount:
-		return nil, invalidRequest("limit of %d subscriptions is reached", s.cfg.MaxSubscriptions)
+		return nil, invalidRequest("limit of %d subscriptions is reached", s.cfg.Limits.Subscriptions)
 	case modern.ErrBytes:
-		return nil, invalidRequest("limit of %d bytes of subscriptions is reached", s.cfg.MaxSubscriptionBytes)
+		return nil, invalidRequest("limit of %d bytes of subscriptions is reached", s.cfg.Limits.SubscriptionBytes)
 	}
 	l := &listener{id: mcp.NotificationMetaObject{SubscriptionID: req.ID}, principal: principal, account: from, size: size, changes: modern.NewChanges(compareNotices)}
 	listening := false

@@ -129,23 +129,25 @@ func TestListenCallsSubscribeAndUnsubscribe(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var events []string
 		s := newServer(t, server.Config{
-			Subscribe: func(ctx context.Context, c *server.Call, uri string) error {
-				c.Log(ctx, mcp.LoggingLevelError, "", "no")
-				c.Logger("").Error("no")
-				c.Progress(1, 2, "no")
-				c.Notify(ctx, "com.example/no", nil)
-				events = append(events, fmt.Sprint("+", c.Principal(), " ", uri, " ", c.Revision()))
-				switch uri {
-				case "t:bad":
-					return fmt.Errorf("no")
-				case "t:panic":
-					panic("no")
-				}
-				return nil
-			},
-			Unsubscribe: func(ctx context.Context, c *server.Call, uri string) {
-				c.Progress(3, 4, "no")
-				events = append(events, fmt.Sprint("-", c.Principal(), " ", uri, " ", ctx.Err()))
+			Hooks: server.Hooks{
+				Subscribe: func(ctx context.Context, c *server.Call, uri string) error {
+					c.Log(ctx, mcp.LoggingLevelError, "", "no")
+					c.Logger("").Error("no")
+					c.Progress(1, 2, "no")
+					c.Notify(ctx, "com.example/no", nil)
+					events = append(events, fmt.Sprint("+", c.Principal(), " ", uri, " ", c.Revision()))
+					switch uri {
+					case "t:bad":
+						return fmt.Errorf("no")
+					case "t:panic":
+						panic("no")
+					}
+					return nil
+				},
+				Unsubscribe: func(ctx context.Context, c *server.Call, uri string) {
+					c.Progress(3, 4, "no")
+					events = append(events, fmt.Sprint("-", c.Principal(), " ", uri, " ", ctx.Err()))
+				},
 			},
 		})
 		server.AddTemplate(s, "t:{name}", "t", readText)
@@ -164,7 +166,7 @@ func TestListenCallsSubscribeAndUnsubscribe(t *testing.T) {
 
 func TestSubscriptionsOfAPrincipalAreLimited(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newServer(t, server.Config{MaxSubscriptions: 4, MaxSubscriptionBytes: 1000})
+		s := newServer(t, server.Config{Limits: server.Limits{Subscriptions: 4, SubscriptionBytes: 1000}})
 		server.AddTemplate(s, "t:{name}", "t", readText)
 		c := connectModern(t, s)
 		as := func(principal string) { c.ctx = transport.WithPrincipal(t.Context(), principal) }
@@ -192,17 +194,19 @@ func TestGoexitOfSubscribeFreesSubscription(t *testing.T) {
 		var mu sync.Mutex
 		var ended []string // guarded by mu
 		s := newServer(t, server.Config{
-			MaxSubscriptions: 3,
-			Subscribe: func(_ context.Context, _ *server.Call, uri string) error {
-				if uri == "t:exit" {
-					runtime.Goexit()
-				}
-				return nil
-			},
-			Unsubscribe: func(_ context.Context, _ *server.Call, uri string) {
-				mu.Lock()
-				defer mu.Unlock()
-				ended = append(ended, uri)
+			Limits: server.Limits{Subscriptions: 3},
+			Hooks: server.Hooks{
+				Subscribe: func(_ context.Context, _ *server.Call, uri string) error {
+					if uri == "t:exit" {
+						runtime.Goexit()
+					}
+					return nil
+				},
+				Unsubscribe: func(_ context.Context, _ *server.Call, uri string) {
+					mu.Lock()
+					defer mu.Unlock()
+					ended = append(ended, uri)
+				},
 			},
 		})
 		server.AddTemplate(s, "t:{name}", "t", readText)
@@ -220,7 +224,7 @@ func TestGoexitOfSubscribeFreesSubscription(t *testing.T) {
 // Changes are merged while the client does not read, and during Config.Debounce.
 func TestListenMergesChanges(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newServer(t, server.Config{Debounce: time.Second})
+		s := newServer(t, server.Config{Features: server.Features{Debounce: time.Second}})
 		server.AddTemplate(s, "t:{name}", "t", readText)
 		time.Sleep(2 * time.Second)
 		c := connectModernWith(t, s, inmemory.Options{MaxQueue: 400, StallTimeout: time.Hour})

@@ -73,7 +73,7 @@ func (s *Server) fingerprint(list string) uint64 {
 		sum, methods = s.prompts.print.Load(), []string{mcp.MethodPromptsList}
 	}
 	for _, method := range methods {
-		if s.varies(method) || s.cfg.Methods[method] != nil {
+		if s.varies(method) || s.cfg.Features.Methods[method] != nil {
 			return 0
 		}
 	}

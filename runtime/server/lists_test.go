@@ -62,9 +62,9 @@ func TestChangedListsAreAnnouncedAfterRestore(t *testing.T) {
 		return func(ctx context.Context, req *session.Request) (codec.Encoder, error) { return next(ctx, req) }
 	}
 	edited := server.Config{Session: session.Config{Receiving: []session.Middleware{middleware}}}
-	own := server.Config{Methods: map[string]session.Handler{mcp.MethodToolsList: func(context.Context, *session.Request) (codec.Encoder, error) {
+	own := server.Config{Features: server.Features{Methods: map[string]session.Handler{mcp.MethodToolsList: func(context.Context, *session.Request) (codec.Encoder, error) {
 		return &mcp.ListToolsResult{}, nil
-	}}}
+	}}}}
 	some := server.VisibleTo(func(*server.Call) bool { return true })
 	type build struct {
 		version  string

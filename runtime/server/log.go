@@ -47,7 +47,7 @@ func (h *handler) SetLevel(ctx context.Context, params *mcp.SetLevelRequestParam
 func (p *peer) setLevel(level mcp.LoggingLevel) (before mcp.LoggingLevel) {
 	n, ok := severity(level)
 	if !ok {
-		n, _ = severity(p.s.cfg.LogLevel) // New has checked it
+		n, _ = severity(p.s.cfg.Features.LogLevel) // New has checked it
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -64,7 +64,7 @@ func (p *peer) setLevel(level mcp.LoggingLevel) (before mcp.LoggingLevel) {
 // without sessions, it is less severe than the level that the request asks for; most requests ask
 // for no messages.
 // Logger names the logger and may be empty. Package codec/value encodes data, which must not
-// contain secrets. Log drops messages beyond [Config.LogRate], and all messages if the server has
+// contain secrets. Log drops messages beyond [Limits.Logs], and all messages if the server has
 // not declared logging. It fails if the level is unknown or data cannot be encoded.
 func (c *Call) Log(ctx context.Context, level mcp.LoggingLevel, logger string, data any) error {
 	n, ok := severity(level)
@@ -113,7 +113,7 @@ func (s *Server) logsTo(req *session.Request, least int) bool {
 	return ok && least >= n && err == nil && d.result.Capabilities.Declares("logging")
 }
 
-// allowLog reports whether a message is within [Config.LogRate].
+// allowLog reports whether a message is within [Limits.Logs].
 func (c *Call) allowLog() bool {
 	if c.traits().LogInRequests {
 		return allow(c.p.s.limits.of(account(c.ctx)).logs)
@@ -155,7 +155,7 @@ func (c *Call) Logger(name string) *slog.Logger {
 // Logger returns a logger that sends its records to the clients of all sessions as log messages,
 // for events that belong to no call. Clients without a session do not receive them. Records have
 // the form of [Call.Logger]. All clients with a session receive them: log nothing that concerns
-// only one. For each session, the logger drops records below its level and beyond [Config.LogRate].
+// only one. For each session, the logger drops records below its level and beyond [Limits.Logs].
 // It also drops records while 1000 of them, or 1 MiB, are pending for the session. The logger does
 // not wait for clients.
 func (s *Server) Logger(name string) *slog.Logger {

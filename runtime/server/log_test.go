@@ -100,7 +100,7 @@ func TestTaskLogsAtLevelOfCurrentSession(t *testing.T) {
 // Proves LOG-01.
 func TestLogWithoutDeclaredLogging(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, server.Config{Capabilities: func(c *mcp.ServerCapabilities) { c.Logging = nil }})
+		s := newServer(t, server.Config{Features: server.Features{Capabilities: func(c *mcp.ServerCapabilities) { c.Logging = nil }}})
 		must(server.AddTool(s, "log", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			return "fine", c.Log(ctx, "error", "", "x")
 		}))
@@ -186,7 +186,7 @@ func (badMarshaler) MarshalJSON() ([]byte, error) { panic("no") }
 // Proves LOG-06.
 func TestLogRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, server.Config{LogRate: 5})
+		s := newServer(t, server.Config{Limits: server.Limits{Logs: 5}})
 		must(server.AddTool(s, "log", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			for range 1000 {
 				c.Log(ctx, "error", "", "x")

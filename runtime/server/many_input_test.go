@@ -202,7 +202,7 @@ func TestInputRequestThatWaitsForRoomIsParkedWithSlowStore(t *testing.T) {
 			return "done", c.RunAll(ctx, group...)
 		})
 		d.s.Close()
-		d.cfg.TaskStore = &slowReads{Store: d.cfg.TaskStore}
+		d.cfg.Tasks.Store = &slowReads{Store: d.cfg.Tasks.Store}
 		d.start()
 		id := d.call()
 		time.Sleep(500 * time.Millisecond)

@@ -25,7 +25,7 @@ type ownMethod struct {
 // notifications are ignored. [Server.DeclareExtension] declares the extension to clients.
 func NeedsExtension(id string) MethodOption { return func(m *ownMethod) { m.extension = id } }
 
-// Method returns a handler for [Config].Methods that serves requests of a method of your own. P
+// Method returns a handler for [Features.Methods] that serves requests of a method of your own. P
 // and R are structs or maps that encode as a JSON object, or types of package mcp; R may also be a
 // pointer to one, and nil is the empty result. Params that do not fit P are rejected with
 // [jsonrpc.CodeInvalidParams]; absent ones count as an empty object. F is called, cancelled and
@@ -87,7 +87,7 @@ func newOwnMethod(options []MethodOption) *ownMethod {
 func (m *ownMethod) begin(ctx context.Context, req *session.Request) (c *Call, ok bool) {
 	p, ok := ctx.Value(peerKey{}).(*peer)
 	if !ok {
-		return nil, false // the handler is used outside of Config.Methods
+		return nil, false // the handler is used outside of Config.Features.Methods
 	}
 	c = newCall(ctx, p)
 	if m.extension == "" {
@@ -124,9 +124,9 @@ func checkLogLevel(req *session.Request) error {
 	return nil
 }
 
-// methods returns the handler that calls those of [Config].Methods, and rest for other methods.
+// methods returns the handler that calls those of [Features.Methods], and rest for other methods.
 func (p *peer) methods(rest session.Handler) session.Handler {
-	handlers := p.s.cfg.Methods
+	handlers := p.s.cfg.Features.Methods
 	if len(handlers) == 0 {
 		return rest
 	}

@@ -14,7 +14,7 @@ import (
 // and Res is the result.
 type HandlerFunc[Req, Res any] func(ctx context.Context, c *Call, req Req) (Res, error)
 
-// Middleware wraps the handling of requests for features of one kind. It may replace the arguments
+// FeatureMiddleware wraps the handling of requests for features of one kind. It may replace the arguments
 // in the request, the result and the error, and need not call next. It is called once when a
 // feature is added or changed; the function that it returns is called for every request and must be
 // safe for concurrent use.
@@ -44,7 +44,7 @@ type HandlerFunc[Req, Res any] func(ctx context.Context, c *Call, req Req) (Res,
 // other arguments or the output are invalid. It sees an error of a tool's function unchanged. Such
 // an error, or one of middleware, becomes a result with isError after that, unless it is a
 // [*jsonrpc.Error].
-type Middleware[Req, Res any] func(next HandlerFunc[Req, Res]) HandlerFunc[Req, Res]
+type FeatureMiddleware[Req, Res any] func(next HandlerFunc[Req, Res]) HandlerFunc[Req, Res]
 
 // The handlers and the middleware of each kind of feature.
 type (
@@ -52,9 +52,9 @@ type (
 	PromptHandler   = HandlerFunc[*PromptRequest, *mcp.GetPromptResult]
 	ResourceHandler = HandlerFunc[*ResourceRequest, *mcp.ReadResourceResult]
 
-	ToolMiddleware     = Middleware[*ToolRequest, *mcp.CallToolResult]
-	PromptMiddleware   = Middleware[*PromptRequest, *mcp.GetPromptResult]
-	ResourceMiddleware = Middleware[*ResourceRequest, *mcp.ReadResourceResult]
+	ToolMiddleware     = FeatureMiddleware[*ToolRequest, *mcp.CallToolResult]
+	PromptMiddleware   = FeatureMiddleware[*PromptRequest, *mcp.GetPromptResult]
+	ResourceMiddleware = FeatureMiddleware[*ResourceRequest, *mcp.ReadResourceResult]
 )
 
 // StepMiddleware wraps the function of a [Step] or of [Compensate] each time it runs. It calls next
@@ -64,7 +64,7 @@ type StepMiddleware func(ctx context.Context, c *Call, name string, next func(ct
 
 // wrapStep returns f with the middleware of the configuration.
 func wrapStep[T any](c *Call, name string, f func(ctx context.Context) (T, error)) func(ctx context.Context) (T, error) {
-	all := c.p.s.cfg.StepMiddleware
+	all := c.p.s.cfg.Middleware.Steps
 	if len(all) == 0 || f == nil {
 		return f
 	}
@@ -84,7 +84,7 @@ func wrapStep[T any](c *Call, name string, f func(ctx context.Context) (T, error
 
 // wrapUndo is wrapStep for the function of [Compensate].
 func wrapUndo(c *Call, name string, f func(ctx context.Context) error) func(ctx context.Context) error {
-	if len(c.p.s.cfg.StepMiddleware) == 0 || f == nil {
+	if len(c.p.s.cfg.Middleware.Steps) == 0 || f == nil {
 		return f
 	}
 	wrapped := wrapStep(c, name, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
@@ -117,20 +117,20 @@ type ResourceRequest struct {
 	Template *mcp.ResourceTemplate
 }
 
-// WrapTool adds middleware to one tool, the first one outermost. [Config].ToolMiddleware is for all
+// WrapTool adds middleware to one tool, the first one outermost. [Middleware.Tools] is for all
 // tools.
 func WrapTool(m ...ToolMiddleware) ToolOption {
 	return toolOption(func(t *tool) { t.middleware = append(t.middleware, m...) })
 }
 
-// WrapPrompt adds middleware to one prompt, the first one outermost. [Config].PromptMiddleware is
+// WrapPrompt adds middleware to one prompt, the first one outermost. [Middleware.Prompts] is
 // for all prompts.
 func WrapPrompt(m ...PromptMiddleware) PromptOption {
 	return promptOption(func(p *prompt) { p.middleware = append(p.middleware, m...) })
 }
 
 // WrapResource adds middleware to one resource, or to the resources of one template, the first one
-// outermost. [Config].ResourceMiddleware is for all resources.
+// outermost. [Middleware.Resources] is for all resources.
 func WrapResource(m ...ResourceMiddleware) interface {
 	ResourceOption
 	TemplateOption
@@ -145,12 +145,12 @@ func (m wrapResource) forTemplate(t *template) { t.middleware = append(t.middlew
 
 // wrap returns a handler that calls the middleware of the configuration, then that of the feature,
 // then inner. It returns nil if there is no middleware.
-func wrap[Req, Res any](all, own []Middleware[Req, Res], inner HandlerFunc[Req, Res]) (HandlerFunc[Req, Res], error) {
+func wrap[Req, Res any](all, own []FeatureMiddleware[Req, Res], inner HandlerFunc[Req, Res]) (HandlerFunc[Req, Res], error) {
 	if len(all)+len(own) == 0 {
 		return nil, nil
 	}
 	next := inner
-	for _, list := range [][]Middleware[Req, Res]{own, all} {
+	for _, list := range [][]FeatureMiddleware[Req, Res]{own, all} {
 		for i := len(list) - 1; i >= 0; i-- {
 			if list[i] == nil {
 				return nil, errors.New("nil middleware")

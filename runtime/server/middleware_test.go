@@ -15,11 +15,12 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
 
 // traced returns middleware for any kind of feature that adds its name to a list.
-func traced[Req, Res any](steps *[]string, name string) server.Middleware[Req, Res] {
+func traced[Req, Res any](steps *[]string, name string) server.FeatureMiddleware[Req, Res] {
 	return func(next server.HandlerFunc[Req, Res]) server.HandlerFunc[Req, Res] {
 		return func(ctx context.Context, c *server.Call, req Req) (Res, error) {
 			*steps = append(*steps, name)
@@ -32,9 +33,11 @@ func traced[Req, Res any](steps *[]string, name string) server.Middleware[Req, R
 func TestMiddlewareRunsInOrder(t *testing.T) {
 	var steps []string
 	cfg := server.Config{
-		ToolMiddleware:     []server.ToolMiddleware{traced[*server.ToolRequest, *mcp.CallToolResult](&steps, "all 1"), traced[*server.ToolRequest, *mcp.CallToolResult](&steps, "all 2")},
-		PromptMiddleware:   []server.PromptMiddleware{traced[*server.PromptRequest, *mcp.GetPromptResult](&steps, "all")},
-		ResourceMiddleware: []server.ResourceMiddleware{traced[*server.ResourceRequest, *mcp.ReadResourceResult](&steps, "all")},
+		Middleware: server.Middleware{
+			Tools:     []server.ToolMiddleware{traced[*server.ToolRequest, *mcp.CallToolResult](&steps, "all 1"), traced[*server.ToolRequest, *mcp.CallToolResult](&steps, "all 2")},
+			Prompts:   []server.PromptMiddleware{traced[*server.PromptRequest, *mcp.GetPromptResult](&steps, "all")},
+			Resources: []server.ResourceMiddleware{traced[*server.ResourceRequest, *mcp.ReadResourceResult](&steps, "all")},
+		},
 		Session: session.Config{Receiving: []session.Middleware{func(next session.Handler) session.Handler {
 			return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 				if !req.IsNotification() { // initialized may arrive during the first call
@@ -77,11 +80,11 @@ func TestMiddlewareRunsInOrder(t *testing.T) {
 
 // toolMiddleware returns a server whose tool "add" has middleware.
 func toolMiddleware(t *testing.T, serve func(ctx context.Context, c *server.Call, r *server.ToolRequest, next server.ToolHandler) (*mcp.CallToolResult, error)) *testClient {
-	s := newServer(t, server.Config{ToolMiddleware: []server.ToolMiddleware{func(next server.ToolHandler) server.ToolHandler {
+	s := newServer(t, server.Config{Middleware: server.Middleware{Tools: []server.ToolMiddleware{func(next server.ToolHandler) server.ToolHandler {
 		return func(ctx context.Context, c *server.Call, r *server.ToolRequest) (*mcp.CallToolResult, error) {
 			return serve(ctx, c, r, next)
 		}
-	}}})
+	}}}})
 	must(server.AddTool(s, "add", "", add))
 	return connect(t, s, clientConfig{})
 }
@@ -196,12 +199,12 @@ func TestMiddlewareOfPromptsAndResources(t *testing.T) {
 func TestMiddlewareRunsInTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inTask := false
-		s := newServer(t, server.Config{TaskStore: memory.New(), ToolMiddleware: []server.ToolMiddleware{func(next server.ToolHandler) server.ToolHandler {
+		s := newServer(t, server.Config{Tasks: task.Config{Store: memory.New()}, Middleware: server.Middleware{Tools: []server.ToolMiddleware{func(next server.ToolHandler) server.ToolHandler {
 			return func(ctx context.Context, c *server.Call, r *server.ToolRequest) (*mcp.CallToolResult, error) {
 				_, inTask = c.Task()
 				return next(ctx, c, r)
 			}
-		}}})
+		}}}})
 		must(server.AddTool(s, "x", "", sayHi, server.Durable()))
 		c := connect(t, s, clientConfig{})
 		created, _ := c.call("tools/call", `{"name":"x","task":{}}`)

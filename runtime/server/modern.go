@@ -23,7 +23,7 @@ func (s *Server) newResponder() {
 	s.modern = &peer{s: s} // requests of all principals share it, so it must have no state
 	s.limits = newPrincipalLimits(&s.cfg)
 	info := mcp.Implementation{Name: s.cfg.Info.Name, Title: s.cfg.Info.Title, Version: s.cfg.Info.Version}
-	if text, err := codec.Marshal(&info); err == nil && !s.cfg.OmitServerInfo {
+	if text, err := codec.Marshal(&info); err == nil && !s.cfg.Features.OmitServerInfo {
 		s.serverInfo = text
 	}
 	cfg := s.cfg.Session
@@ -41,7 +41,7 @@ func (s *Server) servesModern() bool {
 }
 
 // receiveModern is the innermost receiving middleware of modern requests. It enforces
-// [Config.CallRate]. It rejects requests with too few scopes, and methods of features that the
+// [Limits.Calls]. It rejects requests with too few scopes, and methods of features that the
 // server has not declared (MCP, "Server Discovery").
 func (s *Server) receiveModern(next session.Handler) session.Handler {
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
@@ -54,7 +54,7 @@ func (s *Server) receiveModern(next session.Handler) session.Handler {
 
 // admitModern returns an error if receiveModern must reject the request.
 func (s *Server) admitModern(ctx context.Context, req *session.Request) error {
-	if s.cfg.CallRate > 0 && (s.limited(req) || req.Method == mcp.MethodSubscriptionsListen) && !allow(s.limits.of(account(ctx)).calls) {
+	if s.cfg.Limits.Calls > 0 && (s.limited(req) || req.Method == mcp.MethodSubscriptionsListen) && !allow(s.limits.of(account(ctx)).calls) {
 		return tooManyCalls()
 	}
 	if err := s.permit(ctx, req.Method, req.Params); err != nil {
@@ -129,7 +129,7 @@ func (s *Server) discovery() (*discovery, error) {
 	if err := replaceTasks(&result.Capabilities, hasTasks); err != nil {
 		return nil, err
 	}
-	if !s.cfg.OmitServerInfo {
+	if !s.cfg.Features.OmitServerInfo {
 		result.Meta = &mcp.ResultMetaObject{ServerInfo: &s.cfg.Info}
 	}
 	for _, rev := range s.responder.Supported() {

@@ -27,10 +27,13 @@ func asksFor(level string) string {
 // Proves M-LOG-01, M-LOG-02, M-LOG-03 and M-SSE-01.
 func TestModernCallLogsWhatItsRequestAsksFor(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newServer(t, server.Config{LogLevel: mcp.LoggingLevelDebug, Methods: map[string]session.Handler{
-			"com.example/log": server.Method(func(ctx context.Context, c *server.Call, _ struct{}) (struct{}, error) {
-				return struct{}{}, c.Log(ctx, mcp.LoggingLevelError, "", "own")
-			}),
+		s := newServer(t, server.Config{Features: server.Features{
+			LogLevel: mcp.LoggingLevelDebug,
+			Methods: map[string]session.Handler{
+				"com.example/log": server.Method(func(ctx context.Context, c *server.Call, _ struct{}) (struct{}, error) {
+					return struct{}{}, c.Log(ctx, mcp.LoggingLevelError, "", "own")
+				}),
+			},
 		}})
 		var late *server.Call
 		server.AddTool(s, "log", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
@@ -84,7 +87,7 @@ func TestModernCallLogsWhatItsRequestAsksFor(t *testing.T) {
 
 func TestModernCallDoesNotLogIfLoggingIsNotDeclared(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newServer(t, server.Config{Capabilities: func(c *mcp.ServerCapabilities) { c.Logging = nil }})
+		s := newServer(t, server.Config{Features: server.Features{Capabilities: func(c *mcp.ServerCapabilities) { c.Logging = nil }}})
 		server.AddTool(s, "log", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			return "done", c.Log(ctx, mcp.LoggingLevelError, "", "no")
 		})
@@ -140,7 +143,7 @@ func TestModernCallReportsProgress(t *testing.T) {
 // Proves M-TOOL-06, M-COMP-01.
 func TestCallRateOfModernRequestsIsPerPrincipal(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newCatalog(t, server.Config{CallRate: 1})
+		s := newCatalog(t, server.Config{Limits: server.Limits{Calls: 1}})
 		c := connectModern(t, s)
 		accepted := func(principal string) (n int) {
 			c.ctx = transport.WithPrincipal(t.Context(), principal)
@@ -183,11 +186,11 @@ func TestCallRateOfModernRequestsIsPerPrincipal(t *testing.T) {
 // Proves M-EXT-01, M-EXT-02, M-STATE-01.
 func TestExtensionsAreThoseOfTheRequest(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newServer(t, server.Config{Methods: map[string]session.Handler{
+		s := newServer(t, server.Config{Features: server.Features{Methods: map[string]session.Handler{
 			"com.example/own": server.Method(func(_ context.Context, c *server.Call, p struct{ N int }) (map[string]any, error) {
 				return map[string]any{"n": p.N, "roots": c.ClientCapabilities().Roots != nil, "name": c.ClientInfo().Name}, nil
 			}, server.NeedsExtension("com.example/x")),
-		}})
+		}}})
 		c := connectModern(t, s)
 		with := declares(`{"roots":{},"extensions":{"com.example/x":{}}}`) + `"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},`
 		want := `{"n":3,"roots":true,"name":"c","resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":` + testInfo + `}}`
@@ -231,7 +234,7 @@ func TestSessionFeaturesFailInModernCalls(t *testing.T) {
 // Proves M-STATE-04 and M-ERA-01.
 func TestModernRequestsLeaveNoState(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newCatalog(t, server.Config{Methods: ownMethods(), CallRate: 1000, Session: session.Config{MaxRequests: 10}})
+		s := newCatalog(t, server.Config{Features: server.Features{Methods: ownMethods()}, Limits: server.Limits{Calls: 1000}, Session: session.Config{MaxRequests: 10}})
 		server.AddTool(s, "all", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			c.Roots(ctx)
 			c.ElicitURL(ctx, "?", "https://example.com/", "an-id")

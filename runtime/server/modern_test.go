@@ -239,7 +239,7 @@ func TestDiscover(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newServer(t, server.Config{
 			Instructions: "Be brief.", Info: mcp.Implementation{Title: new("A test"), WebsiteURL: new("https://example.com")},
-			Caching: server.Caching{Discover: time.Minute, Tools: time.Hour},
+			Features: server.Features{Caching: server.Caching{Discover: time.Minute, Tools: time.Hour}},
 		})
 		c := connectModern(t, s)
 		versions := `["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"]`
@@ -270,7 +270,7 @@ func TestDiscover(t *testing.T) {
 func TestDiscoverIsAnsweredFromMemory(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		made := 0
-		s := newServer(t, server.Config{Capabilities: func(c *mcp.ServerCapabilities) { made++ }})
+		s := newServer(t, server.Config{Features: server.Features{Capabilities: func(c *mcp.ServerCapabilities) { made++ }}})
 		h := must(server.AddTool(s, "hi", "", sayHi))
 		c := connectModern(t, s)
 		made = 0 // it was called for the session of the connection
@@ -293,7 +293,7 @@ func TestDiscoverIsAnsweredFromMemory(t *testing.T) {
 // Proves M-DISC-05, M-DISC-03.
 func TestModernMethodsOfMissingFeaturesAreUnknown(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newServer(t, server.Config{Capabilities: func(c *mcp.ServerCapabilities) { c.Completions = nil }})
+		s := newServer(t, server.Config{Features: server.Features{Capabilities: func(c *mcp.ServerCapabilities) { c.Completions = nil }}})
 		c := connectModern(t, s)
 		for method, params := range map[string]string{
 			"tools/list": "", "tools/call": `{"name":"hi"}`, "prompts/list": "", "prompts/get": `{"name":"p"}`,
@@ -359,7 +359,7 @@ func ownMethods() map[string]session.Handler {
 // Proves M-RPC-06, M-META-07, M-CACHE-01 and M-CACHE-02.
 func TestModernResultsAreComplete(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newCatalog(t, server.Config{Methods: ownMethods()})
+		s := newCatalog(t, server.Config{Features: server.Features{Methods: ownMethods()}})
 		c := connectModern(t, s)
 		for method, params := range requests {
 			result := c.result(method, params, "")
@@ -389,7 +389,7 @@ func TestKindsOfResultsBelongToExtensions(t *testing.T) {
 			state := "s"
 			return &mcp.InputRequiredResult{ResultType: modern.ResultInputRequired, RequestState: &state}, nil
 		}
-		s := newCatalog(t, server.Config{Methods: methods})
+		s := newCatalog(t, server.Config{Features: server.Features{Methods: methods}})
 		c := connectModern(t, s)
 		extends := declares(`{"extensions":{"com.example/x":{}}}`)
 		c.fails("com.example/kind", "", extends, jsonrpc.CodeInternalError, "")
@@ -404,7 +404,7 @@ func TestKindsOfResultsBelongToExtensions(t *testing.T) {
 
 func TestServerInfoCanBeOmitted(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newCatalog(t, server.Config{Methods: ownMethods(), OmitServerInfo: true})
+		s := newCatalog(t, server.Config{Features: server.Features{Methods: ownMethods(), OmitServerInfo: true}})
 		c := connectModern(t, s)
 		for method, params := range requests {
 			if result := c.result(method, params, ""); strings.Contains(result, "serverInfo") || part(result, "resultType") != `"complete"` {
@@ -462,18 +462,18 @@ func TestCacheScopeIsPrivateWhereResultsDiffer(t *testing.T) {
 		"ListFunc": {add: func(s *server.Server) {
 			server.AddTemplate(s, "y:{x}", "x", readText, server.ListFunc(func(context.Context, *server.Call, string) ([]mcp.Resource, string, error) { return nil, "", nil }))
 		}, private: []string{"resources/list", "resources/read"}},
-		"Visible": {cfg: server.Config{Visible: func(*server.Call, server.Feature) bool { return true }}, private: append(lists, "resources/read")},
+		"Visible": {cfg: server.Config{Features: server.Features{Visible: func(*server.Call, server.Feature) bool { return true }}}, private: append(lists, "resources/read")},
 		"middleware": {cfg: server.Config{Session: session.Config{Receiving: []session.Middleware{func(next session.Handler) session.Handler { return next }}}},
 			private: append(lists, "resources/read", "server/discover")},
-		"a method": {cfg: server.Config{Methods: map[string]session.Handler{"tools/list": func(context.Context, *session.Request) (codec.Encoder, error) {
+		"a method": {cfg: server.Config{Features: server.Features{Methods: map[string]session.Handler{"tools/list": func(context.Context, *session.Request) (codec.Encoder, error) {
 			return &mcp.ListToolsResult{}, nil
-		}}}, private: []string{"tools/list", "resources/read"}},
+		}}}}, private: []string{"tools/list", "resources/read"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				cfg := test.cfg
-				cfg.PageSize = 1
-				cfg.Caching = server.Caching{Tools: time.Second, Prompts: 2 * time.Second, Resources: 3 * time.Second, Templates: 4 * time.Second, Contents: 5 * time.Second, Discover: 6*time.Second + 7}
+				cfg.Features.PageSize = 1
+				cfg.Features.Caching = server.Caching{Tools: time.Second, Prompts: 2 * time.Second, Resources: 3 * time.Second, Templates: 4 * time.Second, Contents: 5 * time.Second, Discover: 6*time.Second + 7}
 				s := newCatalog(t, cfg)
 				if test.add != nil {
 					test.add(s)
@@ -507,7 +507,7 @@ func givePrompt(context.Context, *server.Call, struct{}) (string, error) { retur
 // Proves M-CACHE-05, M-CACHE-06.
 func TestCacheContents(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newServer(t, server.Config{Caching: server.Caching{Contents: time.Second}})
+		s := newServer(t, server.Config{Features: server.Features{Caching: server.Caching{Contents: time.Second}}})
 		public := server.CacheContents(time.Minute, mcp.CacheScopePublic)
 		server.AddResource(s, "x:default", "a", readText)
 		server.AddResource(s, "x:public", "a", readText, public)
@@ -531,10 +531,10 @@ func TestCacheContents(t *testing.T) {
 		c.ctx = transport.WithPrincipal(t.Context(), "bob")
 		c.fails("resources/read", `{"uri":"x:hidden"}`, "", jsonrpc.CodeInvalidParams, "resource not found")
 	})
-	s := server.New("test", "1", &server.Config{Caching: server.Caching{Tools: -1}})
+	s := server.New("test", "1", &server.Config{Features: server.Features{Caching: server.Caching{Tools: -1}}})
 	server.AddResource(s, "x:a", "a", readText, server.CacheContents(-1, mcp.CacheScopePublic))
 	server.AddTemplate(s, "x:{a}", "a", readText, server.CacheContents(1, "shared"))
-	for _, want := range []string{"negative Caching.Tools (-1ns)", "negative time (-1ns)", `scope "shared", want private or public`} {
+	for _, want := range []string{"negative Features.Caching.Tools (-1ns)", "negative time (-1ns)", `scope "shared", want private or public`} {
 		if err := s.Err(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
@@ -543,7 +543,7 @@ func TestCacheContents(t *testing.T) {
 
 // Caching hints are sent to modern clients only.
 func TestSessionsReceiveNoModernMembers(t *testing.T) {
-	s := newCatalog(t, server.Config{Caching: server.Caching{Tools: time.Second}})
+	s := newCatalog(t, server.Config{Features: server.Features{Caching: server.Caching{Tools: time.Second}}})
 	server.AddResource(s, "x:two", "two", readText, server.CacheContents(time.Minute, mcp.CacheScopePublic))
 	c := connect(t, s, clientConfig{})
 	for _, request := range [][2]string{{"tools/list", ""}, {"resources/read", `{"uri":"x:two"}`}, {"tools/call", `{"name":"hi"}`}} {

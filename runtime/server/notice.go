@@ -23,12 +23,12 @@ type notice struct {
 const mergeNotices = 64
 
 // announce notifies every session and subscription that a list has changed, after
-// [Config.Debounce]. Tasks that wait for a tool look for it at once.
+// [Features.Debounce]. Tasks that wait for a tool look for it at once.
 func (s *Server) announce(method string) {
 	if m := s.Tasks(); m != nil && method == mcp.MethodNotificationsToolsListChanged {
 		m.ToolsChanged()
 	}
-	if s.cfg.Debounce == 0 {
+	if s.cfg.Features.Debounce == 0 {
 		s.broadcast(method)
 		return
 	}
@@ -37,7 +37,7 @@ func (s *Server) announce(method string) {
 	if s.closed || s.timers[method] != nil {
 		return
 	}
-	s.timers[method] = time.AfterFunc(s.cfg.Debounce, func() {
+	s.timers[method] = time.AfterFunc(s.cfg.Features.Debounce, func() {
 		s.mu.Lock()
 		delete(s.timers, method)
 		s.mu.Unlock()
@@ -52,7 +52,7 @@ func (s *Server) broadcast(method string) {
 }
 
 // ToolsChanged notifies every session, and every modern client that listens to it, that the list of
-// tools has changed. Call it if the result of a function of [VisibleTo] or [Config].Visible
+// tools has changed. Call it if the result of a function of [VisibleTo] or [Features.Visible]
 // changes, or if middleware changes the lists that sessions see; the server itself reports changes
 // of its features. [Server.ResourcesChanged] and [Server.PromptsChanged] do the same for their
 // lists.
@@ -68,7 +68,7 @@ func (s *Server) PromptsChanged() { s.announce(mcp.MethodNotificationsPromptsLis
 
 // ResourceUpdated notifies the sessions and modern clients that subscribe to a resource that its
 // contents have changed (MCP resources, "Subscriptions"). It queues the notifications and returns
-// at once. With a [Config].Bus, they also reach the clients of other processes.
+// at once. With a [Shared.Bus], they also reach the clients of other processes.
 func (s *Server) ResourceUpdated(uri string) {
 	s.deliver(mcp.MethodNotificationsResourcesUpdated, uri)
 	s.publish(mcp.MethodNotificationsResourcesUpdated, uri)

@@ -21,7 +21,7 @@ func TestMiddlewareOfServerSeesAllRequests(t *testing.T) {
 	record := func(format string, args ...any) { got = append(got, fmt.Sprintf(format, args...)) }
 	var known *server.Server
 	s := newServer(t, server.Config{
-		Middleware: func(s *server.Server) session.Middleware {
+		Middleware: server.Middleware{All: func(s *server.Server) session.Middleware {
 			known = s
 			return func(next session.Handler) session.Handler {
 				return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
@@ -41,7 +41,7 @@ func TestMiddlewareOfServerSeesAllRequests(t *testing.T) {
 					return result, err
 				}
 			}
-		},
+		}},
 		Session: session.Config{Receiving: []session.Middleware{func(next session.Handler) session.Handler {
 			return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 				if !req.IsNotification() && req.Method != mcp.MethodInitialize {
@@ -105,7 +105,7 @@ func TestStepMiddleware(t *testing.T) {
 			return err
 		}
 	}
-	s := newServer(t, server.Config{StepMiddleware: []server.StepMiddleware{traced("outer"), traced("inner")}})
+	s := newServer(t, server.Config{Middleware: server.Middleware{Steps: []server.StepMiddleware{traced("outer"), traced("inner")}}})
 	addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
 		one, err := server.Step(ctx, c, "one", func(ctx context.Context) (string, error) { return fmt.Sprint(ctx.Value(traceKey{})), nil })
 		if err != nil {

@@ -24,7 +24,7 @@ type place struct {
 const sumSize = 16
 
 // cursor encodes the place for the client: a checksum, and the parts with their lengths. The
-// checksum of a list callback's cursor is keyed with [Config.CursorKey], so that the callback
+// checksum of a list callback's cursor is keyed with [Shared.CursorKey], so that the callback
 // receives only cursors that it returned.
 func (s *Server) cursor(p place) string {
 	var parts []byte
@@ -34,7 +34,7 @@ func (s *Server) cursor(p place) string {
 	}
 	var key []byte
 	if p.inner != "" {
-		key = s.cfg.CursorKey
+		key = s.cfg.Shared.CursorKey
 	}
 	mac := hmac.New(sha256.New, key)
 	io.WriteString(mac, p.list+"\n") // a method has no line break
@@ -75,7 +75,7 @@ func page[T feature](c *Call, x *set[T], list string, params *mcp.PaginatedReque
 	if err != nil {
 		return nil, nil, err
 	}
-	entries, more, err := x.after(c, from.key, x.s.cfg.PageSize)
+	entries, more, err := x.after(c, from.key, x.s.cfg.Features.PageSize)
 	if !more {
 		return entries, nil, err
 	}

@@ -24,7 +24,7 @@ type peer struct {
 	calls         *rate.Limiter
 	roots         rootCache
 	requestsTasks atomic.Bool // the client has been asked to create a task
-	initialized   atomic.Bool // Config.Initialized was called
+	initialized   atomic.Bool // Config.Hooks.Initialized was called
 
 	store     transport.Persister // nil if the connection does not persist state
 	persistMu sync.Mutex          // held while the state is persisted
@@ -52,7 +52,7 @@ type peer struct {
 }
 
 func newPeer(s *Server) *peer {
-	p := &peer{s: s, logLimit: limiter(s.cfg.LogRate), calls: limiter(s.cfg.CallRate)}
+	p := &peer{s: s, logLimit: limiter(s.cfg.Limits.Logs), calls: limiter(s.cfg.Limits.Calls)}
 	p.setLevel("")
 	return p
 }
@@ -164,19 +164,19 @@ func callsAuthor(method string) bool {
 	return false
 }
 
-// limited reports whether [Config.CallRate] limits a request.
+// limited reports whether [Limits.Calls] limits a request.
 func (s *Server) limited(req *session.Request) bool {
 	if req.IsNotification() {
 		return false
 	}
-	if s.cfg.Methods[req.Method] != nil {
+	if s.cfg.Features.Methods[req.Method] != nil {
 		_, defined := mcp.LookupMethod(req.Method)
 		return !defined
 	}
 	return callsAuthor(req.Method)
 }
 
-// end drops the state of the session, and calls [Config].Unsubscribe for its subscriptions.
+// end drops the state of the session, and calls [Hooks.Unsubscribe] for its subscriptions.
 func (p *peer) end() {
 	p.stopRestoring()
 	p.mu.Lock()

@@ -109,12 +109,12 @@ func (p *peer) restore(persister transport.Persister) {
 	p.lists = k.Lists
 	p.persisted = p.stateChanges
 	p.mu.Unlock()
-	if len(k.Subscriptions) > 0 && p.s.cfg.Subscribe != nil {
+	if len(k.Subscriptions) > 0 && p.s.cfg.Hooks.Subscribe != nil {
 		p.restoring, p.restored = make(chan struct{}), k.Subscriptions
 	}
 }
 
-// restoreSubscriptions starts calling [Config].Subscribe for the restored subscriptions.
+// restoreSubscriptions starts calling [Hooks.Subscribe] for the restored subscriptions.
 func (p *peer) restoreSubscriptions() {
 	if p.restoring == nil {
 		return

@@ -96,17 +96,19 @@ func newLibrary(t *testing.T, rejected string) (s *server.Server, events func() 
 	}
 	s = newServer(t, server.Config{
 		Session: session.Config{Principal: "ann"},
-		Subscribe: func(_ context.Context, c *server.Call, uri string) error {
-			if c.Session() == nil {
-				t.Error("Subscribe was called without a session")
-			}
-			if uri == rejected {
-				return errors.New("rejected")
-			}
-			record("begin", uri, c)
-			return nil
+		Hooks: server.Hooks{
+			Subscribe: func(_ context.Context, c *server.Call, uri string) error {
+				if c.Session() == nil {
+					t.Error("Subscribe was called without a session")
+				}
+				if uri == rejected {
+					return errors.New("rejected")
+				}
+				record("begin", uri, c)
+				return nil
+			},
+			Unsubscribe: func(_ context.Context, c *server.Call, uri string) { record("end", uri, c) },
 		},
-		Unsubscribe: func(_ context.Context, c *server.Call, uri string) { record("end", uri, c) },
 	})
 	for _, name := range []string{"a", "b", "c"} {
 		must(server.AddResource(s, "test://"+name, name, readText))
@@ -248,10 +250,10 @@ func TestRequestFailsIfStateIsNotPersisted(t *testing.T) {
 // only after that.
 func TestConcurrentChangesArePersistedTogether(t *testing.T) {
 	subscribing := make(chan string, 21)
-	s := newServer(t, server.Config{Subscribe: func(_ context.Context, _ *server.Call, uri string) error {
+	s := newServer(t, server.Config{Hooks: server.Hooks{Subscribe: func(_ context.Context, _ *server.Call, uri string) error {
 		subscribing <- uri
 		return nil
-	}})
+	}}})
 	must(server.AddTemplate(s, "many://{n}", "many", readText))
 	c, k := connectWithState(t, s, clientConfig{}, nil)
 	k.release, k.writing = make(chan struct{}), make(chan bool, 21)
@@ -291,14 +293,16 @@ func TestSessionEndsDuringRestore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var subscribed, unsubscribed []string
 		s := newServer(t, server.Config{
-			Subscribe: func(ctx context.Context, _ *server.Call, uri string) error {
-				subscribed = append(subscribed, uri)
-				if uri == "test://b" {
-					<-ctx.Done()
-				}
-				return nil
+			Hooks: server.Hooks{
+				Subscribe: func(ctx context.Context, _ *server.Call, uri string) error {
+					subscribed = append(subscribed, uri)
+					if uri == "test://b" {
+						<-ctx.Done()
+					}
+					return nil
+				},
+				Unsubscribe: func(_ context.Context, _ *server.Call, uri string) { unsubscribed = append(unsubscribed, uri) },
 			},
-			Unsubscribe: func(_ context.Context, _ *server.Call, uri string) { unsubscribed = append(unsubscribed, uri) },
 		})
 		c, _ := connectWithState(t, s, clientConfig{}, []byte(`{"subscriptions":["test://a","test://b","test://c"]}`))
 		synctest.Wait()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/schema"
 )
@@ -97,8 +98,8 @@ func TestResultsFitOlderRevisions(t *testing.T) {
 	whole := string(must(json.Marshal(result)))
 
 	s := server.New("n", "1", &server.Config{
-		Info:      mcp.Implementation{Title: new("T"), Description: new("about"), WebsiteURL: new("https://example.com"), Icons: icons},
-		TaskStore: memory.New(),
+		Info:  mcp.Implementation{Title: new("T"), Description: new("about"), WebsiteURL: new("https://example.com"), Icons: icons},
+		Tasks: task.Config{Store: memory.New()},
 	})
 	defer s.Close()
 	must(server.AddTool(s, "add", "", add, server.DefineTool(func(t *mcp.Tool) {
@@ -246,9 +247,9 @@ func TestSampleFitsOlderRevisions(t *testing.T) {
 }
 
 func TestExtensionsAreDeclaredInEveryRevision(t *testing.T) {
-	s := newServer(t, server.Config{Capabilities: func(c *mcp.ServerCapabilities) {
+	s := newServer(t, server.Config{Features: server.Features{Capabilities: func(c *mcp.ServerCapabilities) {
 		c.Extensions = json.RawMessage(`{"example.com/x":{}}`)
-	}})
+	}}})
 	for _, rev := range []mcp.Revision{mcp.Revision20241105, mcp.Revision20251125} {
 		c := connect(t, s, clientConfig{revision: rev})
 		equalJSON(t, string(rev), `{"example.com/x":{}}`, string(c.Server().Capabilities.Extensions))

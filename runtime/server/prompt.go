@@ -81,7 +81,7 @@ func addPrompt[In, Out any](s *Server, def mcp.Prompt, f PromptFunc[In, Out], op
 		return nil, fmt.Errorf("server: prompt %q: output: %w", def.Name, err)
 	}
 	declared := prompt{def: def, completers: map[string]CompleteFunc{}}
-	if declared.in, err = schemas.ArgumentsOf(reflect.TypeFor[In](), definitions(s.cfg.Types)); err != nil {
+	if declared.in, err = schemas.ArgumentsOf(reflect.TypeFor[In](), definitions(s.cfg.Features.Types)); err != nil {
 		return nil, fmt.Errorf("server: prompt %q: arguments: %w", def.Name, err)
 	}
 	for _, a := range declared.in {
@@ -127,7 +127,7 @@ func addPrompt[In, Out any](s *Server, def mcp.Prompt, f PromptFunc[In, Out], op
 		if err != nil {
 			return nil, err
 		}
-		p.wrapped, err = wrap(s.cfg.PromptMiddleware, declared.middleware, func(ctx context.Context, c *Call, r *PromptRequest) (*mcp.GetPromptResult, error) {
+		p.wrapped, err = wrap(s.cfg.Middleware.Prompts, declared.middleware, func(ctx context.Context, c *Call, r *PromptRequest) (*mcp.GetPromptResult, error) {
 			result, err := p.serve(ctx, c, r.Arguments)
 			if err != nil {
 				return nil, err

@@ -41,7 +41,7 @@ func TestToolIsReplacedWhileItsTasksWaitForRoom(t *testing.T) {
 				}
 				d.cfg.Tasks.MaxRunning = 1
 				var tool *server.Handle[mcp.Tool]
-				d.s, d.m = withTasksOf(t, d.cfg, d.cfg.TaskStore, func(s *server.Server) {
+				d.s, d.m = withTasksOf(t, d.cfg, d.cfg.Tasks.Store, func(s *server.Server) {
 					tool = must(server.AddTool(s, "do", "", do("1"), d.options...))
 				})
 				if !recovered {

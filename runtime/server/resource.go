@@ -185,11 +185,11 @@ func (s *Server) addResource(declared resource, options []ResourceOption) (*Hand
 // query or fragment.
 var uriSyntax = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:((?:[A-Za-z0-9._~!$&'()*+,;=:@/\[\]-]|%[0-9A-Fa-f]{2})*)(?:[?#](?:[A-Za-z0-9._~!$&'()*+,;=:@/?#\[\]-]|%[0-9A-Fa-f]{2})*)?$`)
 
-// checkURI rejects URIs that are longer than [Config.MaxURI], before any other work on them, and
+// checkURI rejects URIs that are longer than [Limits.URI], before any other work on them, and
 // those that checkURISyntax rejects.
 func (s *Server) checkURI(uri string) error {
-	if len(uri) > s.cfg.MaxURI {
-		return fmt.Errorf("invalid URI: %d bytes long, the limit is %d", len(uri), s.cfg.MaxURI)
+	if len(uri) > s.cfg.Limits.URI {
+		return fmt.Errorf("invalid URI: %d bytes long, the limit is %d", len(uri), s.cfg.Limits.URI)
 	}
 	return checkURISyntax(uri)
 }
@@ -253,7 +253,7 @@ func (s *Server) find(c *Call, uri string) (found, error) {
 // wrapRead returns a handler that calls middleware and then reads a resource. It returns nil if
 // there is no middleware.
 func (s *Server) wrapRead(own []ResourceMiddleware, read readFunc, mime *string) (ResourceHandler, error) {
-	return wrap(s.cfg.ResourceMiddleware, own, func(ctx context.Context, c *Call, r *ResourceRequest) (*mcp.ReadResourceResult, error) {
+	return wrap(s.cfg.Middleware.Resources, own, func(ctx context.Context, c *Call, r *ResourceRequest) (*mcp.ReadResourceResult, error) {
 		return readFrom(ctx, c, read, Resource{r.URI, r.Vars}, mime)
 	})
 }
@@ -379,7 +379,7 @@ func (h *handler) ListResources(ctx context.Context, params *mcp.PaginatedReques
 		return nil, err
 	}
 	result := &mcp.ListResourcesResult{Resources: []mcp.Resource{}}
-	size, c := h.p.s.cfg.PageSize, newCall(ctx, h.p)
+	size, c := h.p.s.cfg.Features.PageSize, newCall(ctx, h.p)
 	if from.source == "" {
 		entries, more, err := h.p.s.resources.after(c, from.key, size)
 		if err != nil {
@@ -471,22 +471,22 @@ func (h *handler) unsubscribe(ctx context.Context, uri string) {
 	}
 }
 
-// callSubscribe calls [Config].Subscribe for a new subscription, and returns its error.
+// callSubscribe calls [Hooks.Subscribe] for a new subscription, and returns its error.
 func (p *peer) callSubscribe(ctx context.Context, uri string) (err error) {
 	defer boundary.Catch(&err)
-	if p.s.cfg.Subscribe == nil {
+	if p.s.cfg.Hooks.Subscribe == nil {
 		return nil
 	}
-	return p.s.cfg.Subscribe(ctx, newCall(ctx, p), uri)
+	return p.s.cfg.Hooks.Subscribe(ctx, newCall(ctx, p), uri)
 }
 
-// callUnsubscribe calls [Config].Unsubscribe for a subscription that has ended.
+// callUnsubscribe calls [Hooks.Unsubscribe] for a subscription that has ended.
 func (p *peer) callUnsubscribe(ctx context.Context, c *Call, uri string) {
-	if p.s.cfg.Unsubscribe == nil {
+	if p.s.cfg.Hooks.Unsubscribe == nil {
 		return
 	}
 	err := boundary.Run(func() error {
-		p.s.cfg.Unsubscribe(ctx, c, uri)
+		p.s.cfg.Hooks.Unsubscribe(ctx, c, uri)
 		return nil
 	})
 	boundary.Report(p.s.cfg.Logger, "Unsubscribe panicked", err, "uri", uri)
@@ -534,11 +534,11 @@ func (p *peer) subscribe(uri, principal string) (added bool, err error) {
 		return false, nil
 	}
 	cfg := &p.s.cfg
-	if len(p.subscriptions) >= cfg.MaxSubscriptions {
-		return false, invalidRequest("limit of %d subscriptions is reached", cfg.MaxSubscriptions)
+	if len(p.subscriptions) >= cfg.Limits.Subscriptions {
+		return false, invalidRequest("limit of %d subscriptions is reached", cfg.Limits.Subscriptions)
 	}
-	if p.subscribedBytes+len(uri) > cfg.MaxSubscriptionBytes {
-		return false, invalidRequest("limit of %d bytes of subscriptions is reached", cfg.MaxSubscriptionBytes)
+	if p.subscribedBytes+len(uri) > cfg.Limits.SubscriptionBytes {
+		return false, invalidRequest("limit of %d bytes of subscriptions is reached", cfg.Limits.SubscriptionBytes)
 	}
 	p.addSubscription(uri)
 	p.principal = principal

@@ -126,9 +126,9 @@ func TestResourceCapabilitiesAreConfigurable(t *testing.T) {
 	for _, subscribe := range []bool{false, true} {
 		for _, changed := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
-				s := newServer(t, server.Config{Capabilities: func(c *mcp.ServerCapabilities) {
+				s := newServer(t, server.Config{Features: server.Features{Capabilities: func(c *mcp.ServerCapabilities) {
 					c.Resources = &mcp.ServerCapabilitiesResources{Subscribe: &subscribe, ListChanged: &changed}
-				}})
+				}}})
 				c := connect(t, s, clientConfig{})
 				want := &mcp.ServerCapabilitiesResources{Subscribe: &subscribe, ListChanged: &changed}
 				if diff := cmp.Diff(want.Subscribe, c.Server().Capabilities.Resources.Subscribe); diff != "" {
@@ -149,15 +149,17 @@ func TestSubscribersAreNotifiedOfUpdates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var subscribed, unsubscribed []string
 		s := newServer(t, server.Config{
-			Subscribe: func(_ context.Context, c *server.Call, uri string) error {
-				if uri == "test://secret" {
-					return &jsonrpc.Error{Code: -7, Message: "not for you"}
-				}
-				subscribed = append(subscribed, uri)
-				return nil
+			Hooks: server.Hooks{
+				Subscribe: func(_ context.Context, c *server.Call, uri string) error {
+					if uri == "test://secret" {
+						return &jsonrpc.Error{Code: -7, Message: "not for you"}
+					}
+					subscribed = append(subscribed, uri)
+					return nil
+				},
+				Unsubscribe: func(_ context.Context, c *server.Call, uri string) { unsubscribed = append(unsubscribed, uri) },
 			},
-			Unsubscribe:      func(_ context.Context, c *server.Call, uri string) { unsubscribed = append(unsubscribed, uri) },
-			MaxSubscriptions: 2,
+			Limits: server.Limits{Subscriptions: 2},
 		})
 		must(server.AddResource(s, "test://a", "a", readText))
 		must(server.AddResource(s, "test://b", "b", readText))
@@ -202,7 +204,7 @@ func TestSubscribersAreNotifiedOfUpdates(t *testing.T) {
 
 // Proves SDK-03, PAGE-01.
 func TestListFuncResourcesAreListed(t *testing.T) {
-	s := newServer(t, server.Config{PageSize: 3})
+	s := newServer(t, server.Config{Features: server.Features{PageSize: 3}})
 	for i := range 4 {
 		must(server.AddResource(s, fmt.Sprintf("test://%d", i), "s", readText))
 	}

@@ -57,12 +57,12 @@ func serveNewsServer(file string) error {
 	var mu sync.Mutex
 	var readers []string
 	s := server.New("news", "1", &server.Config{
-		Subscribe: func(_ context.Context, c *server.Call, uri string) error {
+		Hooks: server.Hooks{Subscribe: func(_ context.Context, c *server.Call, uri string) error {
 			mu.Lock()
 			defer mu.Unlock()
 			readers = append(readers, c.Principal()+" of "+uri)
 			return nil
-		},
+		}},
 	})
 	must(server.AddTemplate(s, "news://{name}", "news", readText))
 	must(server.AddTool(s, "publish", "", func(ctx context.Context, c *server.Call, in struct{ URI string }) (string, error) {

@@ -226,7 +226,7 @@ func TestKeysOfRetryInTaskOfFirstFormat(t *testing.T) {
 		})
 		d.s.Close()
 		entry := task.Entry{Kind: 2, Key: "begin", Occurrence: 1, Result: json.RawMessage(`1`)}
-		_, err := d.cfg.TaskStore.Create(t.Context(), task.Record{
+		_, err := d.cfg.Tasks.Store.Create(t.Context(), task.Record{
 			ID: "old", Owner: "ada", Status: mcp.TaskStatusWorking, Created: time.Now(), Updated: time.Now(), TTL: time.Hour, Method: "tools/call",
 			Name: "do", Params: json.RawMessage(`{"name":"do"}`), Restartable: true, Durable: &task.Durable{Recorded: 1, Entries: []task.Entry{entry}},
 		})
@@ -250,13 +250,13 @@ func TestTotalOfRetrySurvivesDeathOfProcess(t *testing.T) {
 					_, err := server.Step(ctx, c, "charge", a.run, server.Retry{Attempts: 100, Backoff: time.Minute, MaxBackoff: time.Minute, Total: time.Hour})
 					return "", err
 				})
-				store, writes := d.cfg.TaskStore, new(atomic.Int64)
+				store, writes := d.cfg.Tasks.Store, new(atomic.Int64)
 				d.s.Close()
-				d.cfg.TaskStore = &mortal{Store: store, writes: writes, dies: dies, after: after}
+				d.cfg.Tasks.Store = &mortal{Store: store, writes: writes, dies: dies, after: after}
 				d.start()
 				id := d.call()
 				time.Sleep(50 * time.Minute)
-				d.cfg.TaskStore = &mortal{Store: store, writes: writes}
+				d.cfg.Tasks.Store = &mortal{Store: store, writes: writes}
 				d.start()
 				equal(t, "result", "bank is closed", d.result(id))
 				first := a.times[0]

@@ -17,7 +17,7 @@ import (
 
 // Roots requests the roots of the client: the folders and files that the server may use (MCP roots,
 // "Listing Roots"). It fails with a [*session.CapabilityError] if the client has not declared
-// roots, with [session.ErrTimeout] after [Config.InputTimeout] and, in revisions without sessions,
+// roots, with [session.ErrTimeout] after [Limits.InputTimeout] and, in revisions without sessions,
 // with an [*InputRequiredError] until there is a response. Roots may change, so call it for each
 // use. If the client announces changes, the session caches the roots until the next
 // notifications/roots/list_changed. The caller may modify the list.

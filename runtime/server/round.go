@@ -217,8 +217,8 @@ func (c *Call) resume(name string, sealed *string, responses mcp.InputResponses)
 // openState opens a sealed state. It fails if the state does not belong to the request.
 func (c *Call) openState(name, sealed string) (*rerun.State, error) {
 	s := c.p.s
-	if len(sealed) > s.cfg.MaxState {
-		return nil, fmt.Errorf("longer than %d bytes", s.cfg.MaxState)
+	if len(sealed) > s.cfg.Limits.State {
+		return nil, fmt.Errorf("longer than %d bytes", s.cfg.Limits.State)
 	}
 	state, err := s.keys.get(c.ctx).OpenState(c.stateContext(name), sealed, s.now())
 	switch {
@@ -285,7 +285,7 @@ func (c *Call) end(name string, err error) (*mcp.InputRequiredResult, error) {
 		}
 	}
 	cfg := &c.p.s.cfg
-	if cfg.MaxRounds > 0 && c.number >= cfg.MaxRounds {
+	if cfg.Limits.Rounds > 0 && c.number >= cfg.Limits.Rounds {
 		return nil, c.invalidRun(name, fmt.Errorf("the call needs input again after %d rounds, which is the limit", c.number))
 	}
 	state := &rerun.State{Call: r.ID(), Version: c.tool.functionVersion(), Round: c.number + 1, Expires: c.p.s.now().Add(cfg.stateTTL()), Entries: entries, Asked: make([]rerun.Asked, len(open))}
@@ -296,8 +296,8 @@ func (c *Call) end(name string, err error) (*mcp.InputRequiredResult, error) {
 	}
 	state.Asked = append(state.Asked, r.Left()...)
 	sealed := c.p.s.keys.get(c.ctx).SealState(c.stateContext(name), state)
-	if len(sealed) > cfg.MaxState {
-		return nil, c.invalidRun(name, fmt.Errorf("the results of steps and input requests take %d bytes of requestState, the limit is %d: return less from the steps", len(sealed), cfg.MaxState))
+	if len(sealed) > cfg.Limits.State {
+		return nil, c.invalidRun(name, fmt.Errorf("the results of steps and input requests take %d bytes of requestState, the limit is %d: return less from the steps", len(sealed), cfg.Limits.State))
 	}
 	result.RequestState = &sealed
 	return result, nil
@@ -347,19 +347,19 @@ func (c *Call) invalidRun(name string, fault error) error {
 // the process that opens a text may not be the one that has sealed it.
 func (s *Server) now() time.Time {
 	now := time.Now()
-	if store := s.cfg.TaskStore; store != nil {
+	if store := s.cfg.Tasks.Store; store != nil {
 		boundary.Run(func() error { now = store.Now(); return nil })
 	}
 	return now
 }
 
-// maxStateTTL is how long a state is valid if [Config.InputTimeout] is not limited.
+// maxStateTTL is how long a state is valid if [Limits.InputTimeout] is not limited.
 const maxStateTTL = 24 * time.Hour
 
 // stateTTL returns how long a state is valid.
 func (cfg *Config) stateTTL() time.Duration {
-	if cfg.InputTimeout <= 0 {
+	if cfg.Limits.InputTimeout <= 0 {
 		return maxStateTTL
 	}
-	return cfg.InputTimeout
+	return cfg.Limits.InputTimeout
 }

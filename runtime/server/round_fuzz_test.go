@@ -22,7 +22,7 @@ func FuzzRequestState(f *testing.F) {
 	keys := rerun.NewKeys(secret)
 	var log bytes.Buffer
 	s := server.New("test", "1", &server.Config{
-		StateKeys: [][]byte{secret}, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Shared: server.Shared{StateKeys: [][]byte{secret}}, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	calls := 0
 	addTool(s, func(ctx context.Context, c *server.Call) (string, error) {

@@ -20,6 +20,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/memory"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
@@ -355,7 +356,7 @@ func TestOpenInputRequestDecidesOutcome(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var cfg server.Config
 			if tt.m != nil {
-				cfg.ToolMiddleware = []server.ToolMiddleware{tt.m}
+				cfg.Middleware.Tools = []server.ToolMiddleware{tt.m}
 			}
 			s := newServer(t, cfg)
 			addTool(s, tt.f)
@@ -375,11 +376,11 @@ func TestInputOnlyInCallsThatHaveRounds(t *testing.T) {
 		asked <- err
 		return err
 	}
-	s := newServer(t, server.Config{Methods: map[string]session.Handler{
+	s := newServer(t, server.Config{Features: server.Features{Methods: map[string]session.Handler{
 		"example.com/own": server.Method(func(ctx context.Context, c *server.Call, _ struct{}) (struct{}, error) {
 			return struct{}{}, ask(ctx, c)
 		}),
-	}})
+	}}})
 	must(server.AddPrompt(s, "greet", "", func(ctx context.Context, c *server.Call, in nameForm) (string, error) {
 		return "Hello.", ask(ctx, c)
 	}, server.Complete("name", func(ctx context.Context, c *server.Call, _ string, _ map[string]string) ([]string, error) {
@@ -533,7 +534,7 @@ func (s clockStore) Now() time.Time { return s.now }
 func TestStateExpiresByClockOfStore(t *testing.T) {
 	now := time.Now()
 	clients := func(ahead time.Duration) *roundClient {
-		s := newServer(t, server.Config{StateKeys: [][]byte{bytes.Repeat([]byte("k"), 32)}, TaskStore: clockStore{memory.New(), now.Add(ahead)}})
+		s := newServer(t, server.Config{Shared: server.Shared{StateKeys: [][]byte{bytes.Repeat([]byte("k"), 32)}}, Tasks: task.Config{Store: clockStore{memory.New(), now.Add(ahead)}}})
 		addTool(s, func(ctx context.Context, c *server.Call) (string, error) { return askName(ctx, c, "Who?") })
 		return connectRoundsAs(t, s, "ann")
 	}
@@ -548,7 +549,7 @@ func TestStateExpiresByClockOfStore(t *testing.T) {
 func TestElicitationExpiresByClockOfStore(t *testing.T) {
 	now := time.Now()
 	open := func(ahead time.Duration) *server.Server {
-		s := newServer(t, server.Config{StateKeys: [][]byte{bytes.Repeat([]byte("k"), 32)}, TaskStore: clockStore{memory.New(), now.Add(ahead)}})
+		s := newServer(t, server.Config{Shared: server.Shared{StateKeys: [][]byte{bytes.Repeat([]byte("k"), 32)}}, Tasks: task.Config{Store: clockStore{memory.New(), now.Add(ahead)}}})
 		addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
 			action, err := c.ElicitURL(ctx, "Log in.", "https://example.com/login?id={id}", "")
 			return string(action), err
@@ -575,7 +576,7 @@ func TestElicitationExpiresByClockOfStore(t *testing.T) {
 // Proves M-MRTR-09, M-MRTR-10, M-STATE-02, M-STATE-03.
 func TestStateOfOtherRequestIsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg := server.Config{StateKeys: [][]byte{bytes.Repeat([]byte("k"), 32)}}
+		cfg := server.Config{Shared: server.Shared{StateKeys: [][]byte{bytes.Repeat([]byte("k"), 32)}}}
 		add := func(s *server.Server) *server.Server {
 			ask := func(ctx context.Context, c *server.Call) (string, error) { return askName(ctx, c, "Who?") }
 			addTool(s, ask)
@@ -622,7 +623,7 @@ func TestStateOfOtherRequestIsRejected(t *testing.T) {
 func TestStateOfFirstFormatContinues(t *testing.T) {
 	const state = "AYeI6wx6qHjvxMrwovNG2S4XIW9dIkoDLEvmnJmHHFkel5MtAr3YIMNtSfnD6cNZJkh8IN2TY8UFEnxJ67t95VVy27TOmPU3keNM-pOrrZbLynLMthf_jP-ayIIB-KAxFIGtzUPoyJ6HIAaN9IY0SF8gbUvoUdlEr5LddIY0v5la4XEaXp75UIIUcB5DycaKvp-UH9R7K65D-PQaGnEXjMf7ag94GygJGzPNoCQdjRIR_OEWtiiS"
 	synctest.Test(t, func(t *testing.T) { // whose time is that of the state
-		s := newServer(t, server.Config{StateKeys: [][]byte{bytes.Repeat([]byte("k"), 32)}})
+		s := newServer(t, server.Config{Shared: server.Shared{StateKeys: [][]byte{bytes.Repeat([]byte("k"), 32)}}})
 		must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) { return askName(ctx, c, "Who?") }, server.Version("2")))
 		got := connectRounds(t, s).round("tools/call", do, &round{state: state}, map[string]string{"elicitation-2f71d6acc306": accept(`{"name":"Ada"}`)})
 		equal(t, "result", "accept Ada", got.text)
@@ -634,7 +635,7 @@ func TestStateIsBoundToVersionOfTool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys := [][]byte{bytes.Repeat([]byte("k"), 32)}
 		build := func(version string, options ...server.ToolOption) *roundClient {
-			s := server.New("test", version, &server.Config{StateKeys: keys})
+			s := server.New("test", version, &server.Config{Shared: server.Shared{StateKeys: keys}})
 			t.Cleanup(func() { s.Close() })
 			ask := func(ctx context.Context, c *server.Call) (string, error) { return askName(ctx, c, "Who?") }
 			must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) { return ask(ctx, c) }, options...))
@@ -748,7 +749,7 @@ func TestResponsesThatAreNotAsAsked(t *testing.T) {
 // to it: another branch ends the round first.
 func TestDeadlineLastsWithoutResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, server.Config{StateKeys: [][]byte{bytes.Repeat([]byte("k"), 32)}})
+		s := newServer(t, server.Config{Shared: server.Shared{StateKeys: [][]byte{bytes.Repeat([]byte("k"), 32)}}})
 		var runs atomic.Int64
 		addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
 			run, early := runs.Add(1), make(chan string)
@@ -885,7 +886,7 @@ func TestNothingFollowsInputRequiredResult(t *testing.T) {
 // Proves M-ELIC-03, M-ELIC-05.
 func TestElicitURLInRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg := server.Config{StateKeys: [][]byte{bytes.Repeat([]byte("k"), 32)}}
+		cfg := server.Config{Shared: server.Shared{StateKeys: [][]byte{bytes.Repeat([]byte("k"), 32)}}}
 		s := newServer(t, cfg)
 		addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
 			action, err := c.ElicitURL(ctx, "Log in.", "https://example.com/login?id={id}", "")
@@ -1095,7 +1096,7 @@ func TestFormInRoundHasNoSecrets(t *testing.T) {
 func TestRoundsAreLimited(t *testing.T) {
 	for limit, want := range map[int]int{0: server.DefaultMaxRounds, 3: 3} {
 		log := new(bytes.Buffer)
-		s := newServer(t, server.Config{MaxRounds: limit, Session: session.Config{Logger: slog.New(slog.NewTextHandler(log, nil))}})
+		s := newServer(t, server.Config{Limits: server.Limits{Rounds: limit}, Session: session.Config{Logger: slog.New(slog.NewTextHandler(log, nil))}})
 		addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
 			for i := 0; ; i++ {
 				if _, err := askName(ctx, c, fmt.Sprint("Who is number ", i, "?")); err != nil {
@@ -1115,9 +1116,9 @@ func TestRoundsAreLimited(t *testing.T) {
 }
 
 func TestStateKeysAreChecked(t *testing.T) {
-	s := server.New("test", "1", &server.Config{StateKeys: [][]byte{make([]byte, 32), make([]byte, 31)}, MaxState: -1})
+	s := server.New("test", "1", &server.Config{Shared: server.Shared{StateKeys: [][]byte{make([]byte, 32), make([]byte, 31)}}, Limits: server.Limits{State: -1}})
 	defer s.Close()
-	for _, want := range []string{"StateKeys: key 1 has 31 bytes, want at least 32", "negative MaxState (-1)"} {
+	for _, want := range []string{"StateKeys: key 1 has 31 bytes, want at least 32", "negative Limits.State (-1)"} {
 		if err := s.Err(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}

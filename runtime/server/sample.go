@@ -17,9 +17,9 @@ import (
 //   - if the conversation is invalid, such as a tool call without a result,
 //   - with a [*session.CapabilityError] if params need a capability that the client has not
 //     declared,
-//   - with [ErrToolRounds] if the conversation has more than [Config.MaxToolRounds] rounds of tool
+//   - with [ErrToolRounds] if the conversation has more than [Limits.ToolRounds] rounds of tool
 //     calls,
-//   - with [session.ErrTimeout] after [Config.InputTimeout],
+//   - with [session.ErrTimeout] after [Limits.InputTimeout],
 //   - with an [*InputRequiredError] in revisions without sessions, until there is a response,
 //   - with [ErrAnswer] if the client's response is not a valid message,
 //   - and with a [*jsonrpc.Error] if the client responds with one.
@@ -117,7 +117,7 @@ func (c *Call) taskSession(method, capability string) (*session.Session, error) 
 }
 
 // ErrToolRounds reports that a conversation has more rounds of tool calls than
-// [Config.MaxToolRounds].
+// [Limits.ToolRounds].
 var ErrToolRounds = errors.New("server: too many rounds of tool calls")
 
 // checkSampling rejects invalid conversations, and those that need a capability the client has not
@@ -129,7 +129,7 @@ func (c *Call) checkSampling(params *mcp.CreateMessageRequestParams) error {
 	if err := checkConversation(params.Messages); err != nil {
 		return fmt.Errorf("server: sample: invalid conversation: %w", err)
 	}
-	if limit := c.p.s.cfg.MaxToolRounds; limit > 0 && toolRounds(params.Messages) > limit {
+	if limit := c.p.s.cfg.Limits.ToolRounds; limit > 0 && toolRounds(params.Messages) > limit {
 		return fmt.Errorf("%w: the limit is %d", ErrToolRounds, limit)
 	}
 	return c.checkSamplingCapability(params)

@@ -79,7 +79,7 @@ func SchemaFor[T any](types ...TypeDefinition) (json.RawMessage, error) {
 type TypeDefinition struct{ schema schemas.Definition }
 
 // DefineType sets the JSON Schema of the values of type T, wherever schemas are inferred: as an
-// option of one tool, in [Config].Types for all features of a server, or in [SchemaFor]. It is for
+// option of one tool, in [Features.Types] for all features of a server, or in [SchemaFor]. It is for
 // types of other packages. Give a type of your own the method JSONSchema() json.RawMessage instead.
 // The definition of a tool takes precedence over that of the configuration, and both take
 // precedence over the method.
@@ -104,7 +104,7 @@ func definitions(lists ...[]TypeDefinition) (out []schemas.Definition) {
 
 // inferArguments sets the input schema of a tool to that of its arguments.
 func (s *Server) inferArguments(t *tool, in reflect.Type) error {
-	schema, err := schemas.Infer(in, schemas.Reading, definitions(s.cfg.Types, t.types))
+	schema, err := schemas.Infer(in, schemas.Reading, definitions(s.cfg.Features.Types, t.types))
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (s *Server) inferArguments(t *tool, in reflect.Type) error {
 // one. It reports whether the output is known not to be an object.
 func (s *Server) declareOutput(t *tool, out reflect.Type) (plain bool, err error) {
 	const want = "want a struct, a map with string keys, a slice, a number, a boolean, string, content or *mcp.CallToolResult"
-	elem, types := schemas.WithoutPointers(out), definitions(s.cfg.Types, t.types)
+	elem, types := schemas.WithoutPointers(out), definitions(s.cfg.Features.Types, t.types)
 	switch {
 	case elem == reflect.TypeFor[mcp.CallToolResult](), out.Implements(reflect.TypeFor[mcp.ContentBlock]()), reflect.PointerTo(out).Implements(reflect.TypeFor[mcp.ContentBlock]()):
 		return false, fmt.Errorf("%s, got %v", want, out)

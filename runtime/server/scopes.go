@@ -58,11 +58,11 @@ func (c *Call) HasScopes(scopes ...string) bool {
 }
 
 // RequiredScopes returns the scopes that a request or notification needs according to
-// [Config].Scopes and the options of features. [Server.Handler] passes it to its transport. For
+// [Features.Scopes] and the options of features. [Server.Handler] passes it to its transport. For
 // other handlers, set it as their option RequiredScopes. A server whose transport does not call it
 // rejects such requests itself, with an error response instead of a challenge.
 func (s *Server) RequiredScopes(ctx context.Context, method string, params []byte) []string {
-	scopes := together(s.cfg.Scopes[allMethods], s.cfg.Scopes[method])
+	scopes := together(s.cfg.Features.Scopes[allMethods], s.cfg.Features.Scopes[method])
 	if s.scoped.Load() {
 		scopes = together(scopes, s.featureScopes(ctx, method, params))
 	}
@@ -153,8 +153,8 @@ func (s *Server) resourceScopes(uri string) (scopes []string) {
 // more than MaxSubscriptions allows, the request is rejected anyway, and the URIs are not looked
 // up.
 func (s *Server) subscriptionScopes(uris []string) (scopes []string) {
-	if s.cfg.Methods[mcp.MethodSubscriptionsListen] == nil && len(uris) >= s.cfg.MaxSubscriptions {
-		if uris = slices.Compact(slices.Sorted(slices.Values(uris))); len(uris) >= s.cfg.MaxSubscriptions {
+	if s.cfg.Features.Methods[mcp.MethodSubscriptionsListen] == nil && len(uris) >= s.cfg.Limits.Subscriptions {
+		if uris = slices.Compact(slices.Sorted(slices.Values(uris))); len(uris) >= s.cfg.Limits.Subscriptions {
 			return nil
 		}
 	}
@@ -180,7 +180,7 @@ func memberText(object []byte, name string) (text string) {
 // permit returns an error if a request has an identity without the required scopes. Transports
 // usually reject such requests earlier.
 func (s *Server) permit(ctx context.Context, method string, params json.RawMessage) error {
-	if len(s.cfg.Scopes) == 0 && !s.scoped.Load() {
+	if len(s.cfg.Features.Scopes) == 0 && !s.scoped.Load() {
 		return nil
 	}
 	i, ok := auth.FromContext(ctx)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/runtime/auth"
 	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
@@ -166,7 +167,7 @@ func open(t testing.TB, h http.Handler, token, revision string) string {
 // Proves AUTH-20, AUTH-21, AUTH-22, AUTH-23, M-AUTH-02, M-AUTH-03, M-AUTH-04.
 func TestProtectedServer(t *testing.T) {
 	x := new(protectedServer)
-	s := newServer(t, server.Config{Scopes: map[string][]string{"prompts/list": {"list"}}})
+	s := newServer(t, server.Config{Features: server.Features{Scopes: map[string][]string{"prompts/list": {"list"}}}})
 	x.add(s)
 	h := s.Handler(&streamable.HandlerOptions{Auth: newProtector(t, auth.Config{Scopes: []string{"mcp"}})})
 	defer h.Close()
@@ -358,7 +359,7 @@ func TestServerRejectsCallsWithTooFewScopes(t *testing.T) {
 // Without authorization, as over stdio, calls have all scopes and no identity.
 func TestScopesAreNotNeededWithoutAuthorization(t *testing.T) {
 	x := new(protectedServer)
-	s := newServer(t, server.Config{Scopes: map[string][]string{"*": {"mcp"}}})
+	s := newServer(t, server.Config{Features: server.Features{Scopes: map[string][]string{"*": {"mcp"}}}})
 	x.add(s)
 	h := s.Handler(nil)
 	defer h.Close()
@@ -385,7 +386,7 @@ func TestResultsOfProtectedServersArePrivate(t *testing.T) {
 		{server.Caching{}, streamable.HandlerOptions{Principal: known}, `"private"`},
 		{server.Caching{Private: true}, streamable.HandlerOptions{}, `"private"`},
 	} {
-		s := newServer(t, server.Config{Caching: c.caching})
+		s := newServer(t, server.Config{Features: server.Features{Caching: c.caching}})
 		server.AddTool(s, "hi", "", sayHi)
 		h := s.Handler(&c.options)
 		for _, method := range []string{"server/discover", "tools/list"} {
@@ -399,7 +400,7 @@ func TestResultsOfProtectedServersArePrivate(t *testing.T) {
 }
 
 func TestInvalidScopesAreRejected(t *testing.T) {
-	s := server.New("s", "1", &server.Config{Scopes: map[string][]string{"tools/call": {"a b"}}})
+	s := server.New("s", "1", &server.Config{Features: server.Features{Scopes: map[string][]string{"tools/call": {"a b"}}}})
 	server.AddTool(s, "hi", "", sayHi, server.RequireScopes(""))
 	server.AddTool(s, "nil", "", sayHi, server.RequireScopesFor(nil))
 	for _, want := range []string{`Scopes of "tools/call": scope "a b"`, `tool "hi": scope ""`, `tool "nil"`} {
@@ -445,7 +446,7 @@ func TestListenAndServePublishesMetadata(t *testing.T) {
 // principal.
 func TestTaskOutlivesItsToken(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newServer(t, server.Config{TaskStore: memory.New()})
+		s := newServer(t, server.Config{Tasks: task.Config{Store: memory.New()}})
 		server.AddTool(s, "slow", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			time.Sleep(20 * time.Minute)
 			i, ok := c.Identity()
@@ -509,7 +510,7 @@ func TestProtectedStatelessServer(t *testing.T) {
 // URIs count once.
 func TestScopesOfManySubscriptions(t *testing.T) {
 	const limit = 50
-	s := newServer(t, server.Config{MaxSubscriptions: limit})
+	s := newServer(t, server.Config{Limits: server.Limits{Subscriptions: limit}})
 	new(protectedServer).add(s)
 	h := s.Handler(&streamable.HandlerOptions{Auth: newProtector(t, auth.Config{})})
 	defer h.Close()

@@ -149,7 +149,7 @@ func TestSelectAfterSeveralEvents(t *testing.T) {
 			v := *r.Durable
 			v.Parked, v.Awaits, v.Wake = false, nil, time.Time{}
 			r.Durable = &v
-			must(d.cfg.TaskStore.Update(t.Context(), r))
+			must(d.cfg.Tasks.Store.Update(t.Context(), r))
 			d.start()
 			want := row[0]
 			if want == "accept Ada" {
@@ -363,7 +363,7 @@ func TestSelectEndsWithEventBeforeDeadline(t *testing.T) {
 				v.Parked, v.Awaits, v.Wake = false, nil, time.Time{}
 				v.Signals = []task.Signal{{ID: "x", Name: "paid", Value: json.RawMessage(`7`)}}
 				r.Durable = &v
-				must(d.cfg.TaskStore.Update(t.Context(), r)) // by another process, which has died then
+				must(d.cfg.Tasks.Store.Update(t.Context(), r)) // by another process, which has died then
 			}
 			time.Sleep(2 * time.Hour)
 			d.start()
@@ -402,8 +402,8 @@ func TestSelectAnsweredWhileParking(t *testing.T) {
 				return asked.Value, err
 			})
 			d.s.Close()
-			store := &heldStore{Store: d.cfg.TaskStore}
-			d.cfg.TaskStore = store
+			store := &heldStore{Store: d.cfg.Tasks.Store}
+			d.cfg.Tasks.Store = store
 			d.start()
 			id := d.call()
 			time.Sleep(time.Second / 2)
@@ -449,8 +449,8 @@ func TestSelectReadsWhileClosing(t *testing.T) {
 					return got, err
 				})
 				d.s.Close()
-				store := &stuckStore{Store: d.cfg.TaskStore}
-				d.cfg.TaskStore = store
+				store := &stuckStore{Store: d.cfg.Tasks.Store}
+				d.cfg.Tasks.Store = store
 				d.start()
 				c := connect(t, d.s, clientConfig{capabilities: clientCapabilities(t, everyInput)})
 				store.reads.Store(read + 1)
@@ -782,7 +782,7 @@ func TestWinnerOfSelectHasName(t *testing.T) {
 				})
 				if row.stores {
 					d.s.Close()
-					d.cfg.TaskStore = withoutNames{d.cfg.TaskStore}
+					d.cfg.Tasks.Store = withoutNames{d.cfg.Tasks.Store}
 					d.start()
 				}
 				id := d.call()
@@ -1047,7 +1047,7 @@ func TestSelectWithStoreFaults(t *testing.T) {
 						return fmt.Sprint(first, ", ", second, ", ", n), err
 					})
 					d.s.Close()
-					d.cfg.TaskStore = store
+					d.cfg.Tasks.Store = store
 					d.start()
 					id := d.call()
 					synctest.Wait()
@@ -1092,9 +1092,9 @@ func signalsOfDeadProcess(t *testing.T, parkAfter time.Duration, dies int64, aft
 			n, err := server.Await[int](ctx, c, "paid")
 			return fmt.Sprint(first, ", ", second, ", ", n), err
 		})
-		store, writes := d.cfg.TaskStore, new(atomic.Int64)
+		store, writes := d.cfg.Tasks.Store, new(atomic.Int64)
 		d.s.Close()
-		d.cfg.Tasks.ParkAfter, d.cfg.TaskStore = parkAfter, &mortal{Store: store, writes: writes, dies: dies, after: after}
+		d.cfg.Tasks.ParkAfter, d.cfg.Tasks.Store = parkAfter, &mortal{Store: store, writes: writes, dies: dies, after: after}
 		d.start()
 		id := d.call()
 		time.Sleep(10 * time.Second)
@@ -1111,7 +1111,7 @@ func signalsOfDeadProcess(t *testing.T, parkAfter time.Duration, dies int64, aft
 		}
 		left = dies - writes.Load()
 		d.s.Close()
-		d.cfg.TaskStore = store
+		d.cfg.Tasks.Store = store
 		// The signal whose sender has got an error may have been stored.
 		has := func(n int) bool {
 			number := fmt.Sprint(n)

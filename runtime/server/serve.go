@@ -26,7 +26,7 @@ const localPrincipal = "local"
 
 // ServeStdio serves one client over standard input and output, until the client ends the session,
 // ctx ends, or the process receives SIGINT or SIGTERM. Running calls then have 5 seconds to finish,
-// in addition to [Config].Drain, or the Grace of [session.Config] if the client has ended the
+// in addition to [Limits.Drain], or the Grace of [session.Config] if the client has ended the
 // session. ServeStdio shuts down the server, as [Server.Shutdown] does. It waits at most as long for
 // handlers that ignore the end of their context. A second signal ends the process at once.
 //
@@ -60,7 +60,7 @@ func (s *Server) serveOnly(ctx context.Context, stop func(), conn transport.Conn
 	case <-ctx.Done():
 	}
 	stop() // a second signal ends the process
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace+s.cfg.Drain)
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace+s.cfg.Limits.Drain)
 	defer cancel()
 	err = s.shutdown(grace)
 	select {
@@ -103,7 +103,7 @@ func unlessEnded(ctx context.Context, err error) error {
 // shutdown is [Server.Shutdown], but ignores the errors of sessions and modern requests, such as that
 // ctx has ended.
 func (s *Server) shutdown(ctx context.Context) error {
-	return s.endAll(ctx, s.cfg.Drain, func(sess *session.Session) error {
+	return s.endAll(ctx, s.cfg.Limits.Drain, func(sess *session.Session) error {
 		sess.Shutdown(ctx)
 		return nil
 	}, func() error {
@@ -131,7 +131,7 @@ func (s *Server) Handler(options *streamable.HandlerOptions) *streamable.Handler
 	if o.RequiredScopes == nil {
 		o.RequiredScopes = s.RequiredScopes
 	}
-	if own, all := o.Rejected, s.cfg.HTTPRejected; own == nil {
+	if own, all := o.Rejected, s.cfg.Hooks.HTTPRejected; own == nil {
 		o.Rejected = all
 	} else if all != nil {
 		o.Rejected = func(r *http.Request, status int) {
@@ -186,7 +186,7 @@ type ListenOptions struct {
 // ListenAndServe serves clients over Streamable HTTP at a TCP address, such as "localhost:8080",
 // until ctx ends, or the process receives SIGINT or SIGTERM. Options may be nil. The URL of the
 // endpoint is logged at level info, to [slog.Default] if the server has no Logger. Running calls
-// then have 5 seconds to finish, in addition to [Config].Drain; the server, the handler and the
+// then have 5 seconds to finish, in addition to [Limits.Drain]; the server, the handler and the
 // connections end in this order. A second signal ends the process at once.
 //
 // The header of a request may take 10 seconds to arrive, and a connection without a request may stay
@@ -253,7 +253,7 @@ func (s *Server) ListenAndServe(ctx context.Context, address string, options *Li
 	case <-ctx.Done():
 	}
 	stop() // a second signal ends the process
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace+s.cfg.Drain)
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace+s.cfg.Limits.Drain)
 	defer cancel()
 	err = errors.Join(err, s.shutdown(grace))
 	handler.Shutdown(grace)

@@ -81,7 +81,7 @@ func TestListenAndServeEndsInOrder(t *testing.T) {
 	begun, release := make(chan struct{}), make(chan struct{})
 	var s *server.Server
 	path := "/" + rand.Text()
-	l := listen(t, &server.Config{TaskStore: memory.New()}, &server.ListenOptions{Path: path}, func(of *server.Server) {
+	l := listen(t, &server.Config{Tasks: task.Config{Store: memory.New()}}, &server.ListenOptions{Path: path}, func(of *server.Server) {
 		s = of
 		server.AddTool(s, "wait", "", func(context.Context, *server.Call, struct{}) (string, error) {
 			close(begun)
@@ -206,7 +206,7 @@ func TestListenAndServeSpeaksTLS(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o.Principal = func(*http.Request) (string, error) { return "ada", nil }
-			l := listen(t, &server.Config{TaskStore: memory.New()}, o, addHi)
+			l := listen(t, &server.Config{Tasks: task.Config{Store: memory.New()}}, o, addHi)
 			if !strings.HasPrefix(l.url, "https://") || !strings.HasSuffix(l.url, "/tools") {
 				t.Errorf("URL %s", l.url)
 			}
@@ -265,7 +265,7 @@ func TestListenAndServeFails(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	s := newServer(t, server.Config{TaskStore: memory.New(), Logger: slog.New(slog.DiscardHandler)})
+	s := newServer(t, server.Config{Tasks: task.Config{Store: memory.New()}, Logger: slog.New(slog.DiscardHandler)})
 	if err := s.ListenAndServe(ended, "127.0.0.1:0", nil); err != nil {
 		t.Errorf("with a context that has ended: %v", err)
 	}

@@ -106,7 +106,7 @@ func (s *Server) Err() error {
 // added later wait until then.
 //
 // Start fails with the errors of [Server.Err], with [session.ErrClosed] if the server was closed,
-// with the error of [Config].Bus, and with those of [task.New] if there is a [Config].TaskStore. In
+// with the error of [Shared.Bus], and with those of [task.New] if there is a Config.Tasks.Store. In
 // the last two cases, a later call tries again. If ctx ends during the recovery of tasks, Start
 // fails; later, ctx has no effect.
 //
@@ -219,7 +219,7 @@ func (s *Server) check() (started bool, err error) {
 // recovers at once begin when [Server.Tasks] returns it: their handlers may use it, for example to
 // send signals.
 func (s *Server) startTasks(ctx context.Context) error {
-	if s.cfg.TaskStore == nil {
+	if s.cfg.Tasks.Store == nil {
 		return nil
 	}
 	tools := s.tools.enabled.Load()
@@ -249,7 +249,6 @@ func (s *Server) startTasks(ctx context.Context) error {
 // returns.
 func (s *Server) newManager(ctx context.Context, wrap func(task.Work) task.Work) (*task.Manager, error) {
 	cfg := s.cfg.Tasks
-	cfg.Store = s.cfg.TaskStore
 	other := cfg.Recover
 	recovered := func(r task.Record) task.Work {
 		if r.Method == mcp.MethodToolsCall {
@@ -301,5 +300,5 @@ func (s *Server) newManager(ctx context.Context, wrap func(task.Work) task.Work)
 }
 
 // Tasks returns the Manager of the server's tasks. It returns nil before the start, and without
-// [Config].TaskStore. The server closes the Manager.
+// Config.Tasks.Store. The server closes the Manager.
 func (s *Server) Tasks() *task.Manager { return s.tasks.Load() }

@@ -32,8 +32,8 @@ func here() string {
 
 // Each function that adds a feature records its error with the line of the call, and nothing starts.
 func TestMistakesAreRecordedWithTheirLine(t *testing.T) {
-	s := server.New("", "1", &server.Config{Info: mcp.Implementation{Version: "2"}, PageSize: -1, Session: session.Config{Logger: slog.New(slog.DiscardHandler)}})
-	want := []string{here(), "server: empty name", "", `server: version "1" differs from "2" in Config.Info`, "", "server: negative PageSize (-1)"}
+	s := server.New("", "1", &server.Config{Info: mcp.Implementation{Version: "2"}, Features: server.Features{PageSize: -1}, Session: session.Config{Logger: slog.New(slog.DiscardHandler)}})
+	want := []string{here(), "server: empty name", "", `server: version "1" differs from "2" in Config.Info`, "", "server: negative Features.PageSize (-1)"}
 	prompt := func(context.Context, *server.Call, map[string]string) (string, error) { return "", nil }
 	add := func(err error, at, text string) {
 		t.Helper()
@@ -45,7 +45,7 @@ func TestMistakesAreRecordedWithTheirLine(t *testing.T) {
 	_, err := server.AddTool[struct{}, string](s, "a", "", nil)
 	add(err, here(), `server: tool "a": nil function`)
 	_, err = server.AddTool(s, "b", "", sayHi, server.Durable())
-	add(err, here(), `server: tool "b": tasks need Config.TaskStore`)
+	add(err, here(), `server: tool "b": tasks need Config.Tasks.Store`)
 	_, err = server.AddTool(s, "c", "", sayHi, server.DefineTool(func(t *mcp.Tool) { t.Name = "d" }))
 	add(err, here(), `server: tool "c": DefineTool changed the name to "d"`)
 	_, err = server.AddTool(s, "e", "", sayHi, server.DefineTool(nil))
@@ -183,8 +183,8 @@ func TestRecoverOfConfigServesUnknownTools(t *testing.T) {
 func TestStartFailsWhileStoreIsInUse(t *testing.T) {
 	store := memory.New()
 	first, _ := withTasks(t, store, func(*server.Server) {})
-	second := newServer(t, server.Config{TaskStore: store})
-	failing := newServer(t, server.Config{TaskStore: store})
+	second := newServer(t, server.Config{Tasks: task.Config{Store: store}})
+	failing := newServer(t, server.Config{Tasks: task.Config{Store: store}})
 	for _, s := range []*server.Server{second, failing} {
 		if err := s.Start(t.Context()); !errors.Is(err, task.ErrInUse) || s.Tasks() != nil {
 			t.Errorf("got %v", err)
@@ -201,7 +201,7 @@ func TestStartFailsWhileStoreIsInUse(t *testing.T) {
 	if _, err := second.Tasks().Get(t.Context(), "", "x", nil); !errors.Is(err, task.ErrClosed) {
 		t.Errorf("the Manager of a closed server: %v", err)
 	}
-	third := newServer(t, server.Config{TaskStore: store})
+	third := newServer(t, server.Config{Tasks: task.Config{Store: store}})
 	third.Close()
 	if err := third.Start(t.Context()); !errors.Is(err, session.ErrClosed) {
 		t.Errorf("start of a closed server: %v", err)

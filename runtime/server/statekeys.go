@@ -38,10 +38,10 @@ type stateKeys struct {
 func newStateKeys(cfg *Config) *stateKeys {
 	k := &stateKeys{logger: cfg.Logger}
 	switch {
-	case len(cfg.StateKeys) > 0:
-		k.keys = rerun.NewKeys(cfg.StateKeys...)
-	case cfg.TaskStore != nil:
-		k.store = cfg.TaskStore
+	case len(cfg.Shared.StateKeys) > 0:
+		k.keys = rerun.NewKeys(cfg.Shared.StateKeys...)
+	case cfg.Tasks.Store != nil:
+		k.store = cfg.Tasks.Store
 		fallthrough
 	default:
 		k.random = make([]byte, rerun.MinKey)

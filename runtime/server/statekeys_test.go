@@ -37,7 +37,7 @@ func (u *unreadable) Create(ctx context.Context, r task.Record) (task.Record, er
 func TestDefaultStateKeyIsInStoreOfTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := func(store task.Store) *server.Server {
-			s := newServer(t, server.Config{TaskStore: store})
+			s := newServer(t, server.Config{Tasks: task.Config{Store: store}})
 			addTool(s, func(ctx context.Context, c *server.Call) (string, error) { return askName(ctx, c, "Who?") })
 			return s
 		}

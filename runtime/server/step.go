@@ -26,7 +26,7 @@ import (
 //     returns. [task.Config].MaxJournal limits the size of the journal: a step whose result exceeds
 //     it fails the call, whatever the handler returns.
 //   - In a plain call of a revision without sessions, it travels to the client and back with each
-//     round of input requests. It is sealed. [Config.MaxState] limits the size of all results
+//     round of input requests. It is sealed. [Limits.State] limits the size of all results
 //     together: return an id rather than a document.
 //   - In other tasks, and in plain calls of sessions, the handler runs once. Nothing is recorded,
 //     and Step just runs f.

@@ -381,7 +381,7 @@ func TestHandlerThatIsNotDeterministicFails(t *testing.T) {
 }
 
 func TestStateIsLimited(t *testing.T) {
-	s := newServer(t, server.Config{MaxState: 2000})
+	s := newServer(t, server.Config{Limits: server.Limits{State: 2000}})
 	addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
 		req, _ := session.FromContext(ctx)
 		size := 100
@@ -524,7 +524,7 @@ func TestGeneratedHandlersHaveOneResult(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		x := &execution{mu: new(sync.Mutex)}
 		p := generate(r, "p", 3)
-		cfg := server.Config{StateKeys: [][]byte{bytes.Repeat([]byte("k"), 32)}}
+		cfg := server.Config{Shared: server.Shared{StateKeys: [][]byte{bytes.Repeat([]byte("k"), 32)}}}
 		servers := make([]*server.Server, 2)
 		clients := make([]*roundClient, len(servers))
 		for i := range servers {

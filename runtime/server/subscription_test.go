@@ -22,7 +22,7 @@ import (
 // Proves RES-08.
 func TestMaxURI(t *testing.T) {
 	const limit = 100
-	s := newServer(t, server.Config{MaxURI: limit})
+	s := newServer(t, server.Config{Limits: server.Limits{URI: limit}})
 	must(server.AddTemplate(s, "x://{name}", "x", readText))
 	c := connect(t, s, clientConfig{})
 	longest := "x://" + strings.Repeat("a", limit-4)
@@ -41,7 +41,7 @@ func TestMaxURI(t *testing.T) {
 }
 
 func TestMaxSubscriptionBytes(t *testing.T) {
-	s := newServer(t, server.Config{MaxSubscriptionBytes: 20})
+	s := newServer(t, server.Config{Limits: server.Limits{SubscriptionBytes: 20}})
 	must(server.AddTemplate(s, "x://{name}", "x", readText))
 	c := connect(t, s, clientConfig{})
 	c.expect("resources/subscribe", `{"uri":"x://aaaaaa"}`, `{}`)
@@ -89,16 +89,18 @@ func TestSubscriptionCallbacksDoNotOverlap(t *testing.T) {
 			var events []string
 			proceed := make(chan struct{})
 			s := newServer(t, server.Config{
-				Subscribe: func(context.Context, *server.Call, string) error {
-					events = append(events, "subscribe")
-					<-proceed
-					events = append(events, "subscribed")
-					if rejected {
-						return errors.New("no")
-					}
-					return nil
+				Hooks: server.Hooks{
+					Subscribe: func(context.Context, *server.Call, string) error {
+						events = append(events, "subscribe")
+						<-proceed
+						events = append(events, "subscribed")
+						if rejected {
+							return errors.New("no")
+						}
+						return nil
+					},
+					Unsubscribe: func(context.Context, *server.Call, string) { events = append(events, "unsubscribed") },
 				},
-				Unsubscribe: func(context.Context, *server.Call, string) { events = append(events, "unsubscribed") },
 			})
 			must(server.AddResource(s, "x:a", "a", readText))
 			c := connect(t, s, clientConfig{})
@@ -142,13 +144,15 @@ func TestSubscriptionCallbacksDoNotOverlap(t *testing.T) {
 func TestSubscriptionCallbacksMayPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, server.Config{
-			Subscribe: func(_ context.Context, _ *server.Call, uri string) error {
-				if uri == "x:bad" {
-					panic("no")
-				}
-				return nil
+			Hooks: server.Hooks{
+				Subscribe: func(_ context.Context, _ *server.Call, uri string) error {
+					if uri == "x:bad" {
+						panic("no")
+					}
+					return nil
+				},
+				Unsubscribe: func(context.Context, *server.Call, string) { panic("no") },
 			},
-			Unsubscribe: func(context.Context, *server.Call, string) { panic("no") },
 		})
 		for _, uri := range []string{"x:bad", "x:good"} {
 			must(server.AddResource(s, uri, "a", readText))

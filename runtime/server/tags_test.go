@@ -242,7 +242,7 @@ func TestTypesDefineTheirSchema(t *testing.T) {
 }
 
 func TestDefineType(t *testing.T) {
-	s := newServer(t, server.Config{Types: []server.TypeDefinition{server.DefineType[foreign](point), server.DefineType[cents](`{"type":"number"}`)}})
+	s := newServer(t, server.Config{Features: server.Features{Types: []server.TypeDefinition{server.DefineType[foreign](point), server.DefineType[cents](`{"type":"number"}`)}}})
 	f := func(_ context.Context, _ *server.Call, in member[foreign]) (foreign, error) { return in.V, nil }
 	must(server.AddTool(s, "a", "", f))
 	must(server.AddTool(s, "b", "", f, server.DefineType[foreign](`{"type":"array"}`)))
@@ -272,10 +272,10 @@ func TestInvalidSchemasOfTypesAreRejected(t *testing.T) {
 	check(addToolError[embeds](t), "server_test.embeds has the method JSONSchema of the embedded type server_test.Ruled; give it one of its own, or name the field")
 	_, err := server.SchemaFor[int](server.DefineType[int](`true`))
 	check(err, "server: no schema for type int: schema of type int: want a JSON object")
-	err = server.New("x", "1", &server.Config{Types: []server.TypeDefinition{{}, server.DefineType[int](`{"type":"x"}`), server.DefineType[int](`{}`)}}).Err()
-	check(err, "server: Config.Types: zero TypeDefinition; use DefineType")
-	check(err, "server: Config.Types: schema of type int: invalid schema")
-	check(err, "server: Config.Types: type int is defined twice")
+	err = server.New("x", "1", &server.Config{Features: server.Features{Types: []server.TypeDefinition{{}, server.DefineType[int](`{"type":"x"}`), server.DefineType[int](`{}`)}}}).Err()
+	check(err, "server: Config.Features.Types: zero TypeDefinition; use DefineType")
+	check(err, "server: Config.Features.Types: schema of type int: invalid schema")
+	check(err, "server: Config.Features.Types: type int is defined twice")
 }
 
 // addOutput adds a tool with the given output.

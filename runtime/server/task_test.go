@@ -54,7 +54,7 @@ func withTasks(t *testing.T, store task.Store, add func(*server.Server)) (*serve
 // withTasksOf is withTasks for a configuration.
 func withTasksOf(t *testing.T, cfg server.Config, store task.Store, add func(*server.Server)) (*server.Server, *task.Manager) {
 	t.Helper()
-	cfg.TaskStore = store
+	cfg.Tasks.Store = store
 	s := newServer(t, cfg)
 	add(s)
 	if err := s.Start(t.Context()); err != nil {
@@ -199,7 +199,7 @@ func TestRecoveredTaskSignalsOtherTask(t *testing.T) {
 			return "sent", err
 		})
 		d.s.Close()
-		d.cfg.TaskStore = slowScan{d.cfg.TaskStore}
+		d.cfg.Tasks.Store = slowScan{d.cfg.Tasks.Store}
 		d.start()
 		waiter := d.call()
 		synctest.Wait()
@@ -228,7 +228,7 @@ func TestCallRateLimitsRequestsAndNotWork(t *testing.T) {
 				must(s.AddRawTool(mcp.Tool{Name: "work"}, run, server.Tasks(receiver.Support{Mode: mcp.TaskSupportRequired, Restartable: true})))
 			}
 		}
-		cfg := server.Config{CallRate: 1}
+		cfg := server.Config{Limits: server.Limits{Calls: 1}}
 		first, m := withTasksOf(t, cfg, store, tool(true))
 		c := connect(t, first, clientConfig{})
 		const n = 5
@@ -357,7 +357,7 @@ func TestRunShutsDownWhenContextEnds(t *testing.T) {
 // Proves TASK-03, TASK-46.
 func TestHandlerCreatesTasksOfClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, server.Config{InputTimeout: time.Second})
+		s := newServer(t, server.Config{Limits: server.Limits{InputTimeout: time.Second}})
 		must(server.AddTool(s, "sample", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			h, err := c.SampleTask(ctx, &mcp.CreateMessageRequestParams{MaxTokens: 10})
 			if err != nil {

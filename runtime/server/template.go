@@ -14,7 +14,7 @@ import (
 
 // ListFunc lists resources of a template, a page at a time. Cursor is "" for the first page. For
 // each further page it is the next that was returned with the page before. Next is "" for the last
-// page. Clients cannot forge a cursor; see [Config.CursorKey].
+// page. Clients cannot forge a cursor; see [Shared.CursorKey].
 type ListFunc func(ctx context.Context, c *Call, cursor string) (page []mcp.Resource, next string, err error)
 
 // TemplateOption is an option of [AddTemplate]: [DefineTemplate], [CacheContents], [RequireScopes],

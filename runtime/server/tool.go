@@ -88,13 +88,13 @@ func ToolOptions(options ...ToolOption) ToolOption {
 // done in a [Step], waited for in [Sleep] or asked the user for is not done again: it is in the
 // journal of the task. Everything else happens in each run. If the end of the server interrupts a
 // Step, a Sleep or an input request, the function runs again whatever it returns. It needs
-// [Config].TaskStore. It is short for [Tasks] with a Restartable [receiver.Support].
+// a Store in [Config].Tasks. It is short for [Tasks] with a Restartable [receiver.Support].
 //
 // In revisions without sessions, the call of a client that has declared the Tasks extension becomes
 // a task before its first Step, Sleep or input request, however short it is. If the task cannot be
 // stored, that operation fails, before it has any effect. The call of another client is a plain
-// one: what it has done travels with the client, see [Config].StateKeys, and expires after
-// [Config.InputTimeout].
+// one: what it has done travels with the client, see [Shared.StateKeys], and expires after
+// [Limits.InputTimeout].
 //
 // The function must run the steps and make the input requests that the journal has, in any order;
 // see [Step]. If you change them, change the [Version], too. Once a run has recorded something, the
@@ -114,7 +114,7 @@ func Version(version string, accepted ...string) ToolOption {
 
 // Tasks lets clients call the tool as a task, and sets how such a task runs; see
 // [receiver.Support]. With the Tasks extension, the server makes a task of a call that takes longer
-// than After of the Support. The zero Mode means optional. It needs [Config].TaskStore. Without the
+// than After of the Support. The zero Mode means optional. It needs a Store in [Config].Tasks. Without the
 // option, the Execution of the tool's description says whether the tool can be called as a task.
 // The default is that it cannot.
 func Tasks(support receiver.Support) ToolOption {
@@ -126,7 +126,7 @@ func Tasks(support receiver.Support) ToolOption {
 // fleet together, and for this process if the store of the tasks is not shared. Further tasks wait
 // without a goroutine; see [task.Config].ToolLimit. Further plain calls wait, too, until the client
 // cancels them. The principals that wait have turns. A call with the Tasks extension is a task from
-// its beginning. It needs [Config].TaskStore.
+// its beginning. It needs a Store in [Config].Tasks.
 func MaxRunning(n int) ToolOption {
 	return toolOption(func(t *tool) { t.limited, t.maxRunning = true, n })
 }
@@ -268,14 +268,14 @@ func (s *Server) declareTool(def mcp.Tool, options []ToolOption) (tool, error) {
 	if t.def.Name != def.Name {
 		return tool{}, fmt.Errorf("server: tool %q: DefineTool changed the name to %q", def.Name, t.def.Name)
 	}
-	if t.support.Mode != "" && t.support.Mode != mcp.TaskSupportForbidden && s.cfg.TaskStore == nil {
-		return tool{}, fmt.Errorf("server: tool %q: tasks need Config.TaskStore", def.Name)
+	if t.support.Mode != "" && t.support.Mode != mcp.TaskSupportForbidden && s.cfg.Tasks.Store == nil {
+		return tool{}, fmt.Errorf("server: tool %q: tasks need Config.Tasks.Store", def.Name)
 	}
 	switch {
 	case t.limited && t.maxRunning < 1:
 		return tool{}, fmt.Errorf("server: tool %q: MaxRunning (%d) is less than 1", def.Name, t.maxRunning)
-	case t.limited && s.cfg.TaskStore == nil:
-		return tool{}, fmt.Errorf("server: tool %q: MaxRunning needs Config.TaskStore", def.Name)
+	case t.limited && s.cfg.Tasks.Store == nil:
+		return tool{}, fmt.Errorf("server: tool %q: MaxRunning needs Config.Tasks.Store", def.Name)
 	}
 	t.support.Labels = together(t.support.Labels, t.labels)
 	if err := task.CheckLabels(t.support.Labels); err != nil {
@@ -293,7 +293,7 @@ func (s *Server) addTool(declared tool) (*Handle[mcp.Tool], error) {
 		if err != nil {
 			return nil, err
 		}
-		t.wrapped, err = wrap(s.cfg.ToolMiddleware, declared.middleware, func(ctx context.Context, c *Call, r *ToolRequest) (*mcp.CallToolResult, error) {
+		t.wrapped, err = wrap(s.cfg.Middleware.Tools, declared.middleware, func(ctx context.Context, c *Call, r *ToolRequest) (*mcp.CallToolResult, error) {
 			result, err := t.serve(ctx, c, r.Arguments)
 			if err != nil {
 				return nil, err
@@ -448,7 +448,7 @@ func (h *handler) CallTool(ctx context.Context, params *mcp.CallToolRequestParam
 		if sess := h.p.session.Load(); !isTask && sess != nil && sess.TakesTask(mcp.MethodToolsCall) {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "this tool can only be called as a task"}
 		}
-		if h.p.s.cfg.TaskStore != nil && h.p.s.Tasks() == nil {
+		if h.p.s.cfg.Tasks.Store != nil && h.p.s.Tasks() == nil {
 			return nil, noTasks()
 		}
 	}

@@ -305,7 +305,7 @@ func TestDefaultsAreDecoded(t *testing.T) {
 
 // Proves TOOL-13, COMPL-05.
 func TestCallRate(t *testing.T) {
-	s := newServer(t, server.Config{CallRate: 0.001})
+	s := newServer(t, server.Config{Limits: server.Limits{Calls: 0.001}})
 	must(server.AddPrompt(s, "p", "", func(context.Context, *server.Call, map[string]string) ([]mcp.PromptMessage, error) {
 		return []mcp.PromptMessage{}, nil
 	}, server.DefinePrompt(func(p *mcp.Prompt) { p.Arguments = []mcp.PromptArgument{{Name: "a"}} }), server.Complete("a", server.OneOf("x"))))

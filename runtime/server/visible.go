@@ -55,7 +55,7 @@ func (f featureOption) forTemplate(t *template) { f(&t.common) }
 // VisibleTo shows the feature only to calls for which visible returns true, such as those of one
 // principal. For all other calls, the feature does not exist: it is not listed, and requests for it
 // fail as for an unknown feature. The resources of a hidden template are neither listed nor readable.
-// With several VisibleTo, all functions must return true. [Config].Visible decides for all features.
+// With several VisibleTo, all functions must return true. [Features.Visible] decides for all features.
 //
 //	server.AddTool(s, "delete", "Deletes a file.", remove, server.VisibleTo(func(c *server.Call) bool {
 //		return c.Principal() == "admin"
@@ -89,7 +89,7 @@ func (x *common) shared() *common { return x }
 
 // open reports whether a feature is visible to all calls.
 func (x *set[T]) open(e *entry[T]) bool {
-	return len(e.value.shared().visible) == 0 && x.s.cfg.Visible == nil
+	return len(e.value.shared().visible) == 0 && x.s.cfg.Features.Visible == nil
 }
 
 // shows reports whether a feature is visible to a call. It logs a panic and hides the feature.
@@ -105,10 +105,10 @@ func (x *set[T]) shows(c *Call, e *entry[T]) bool {
 	return visible
 }
 
-// isVisible calls [Config].Visible and the functions of a feature.
+// isVisible calls [Features.Visible] and the functions of a feature.
 func (s *Server) isVisible(c *Call, f Feature, own []func(*Call) bool) (visible bool, err error) {
 	defer boundary.Catch(&err)
-	if s.cfg.Visible != nil && !s.cfg.Visible(c, f) {
+	if s.cfg.Features.Visible != nil && !s.cfg.Features.Visible(c, f) {
 		return false, nil
 	}
 	for _, sees := range own {

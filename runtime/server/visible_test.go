@@ -14,6 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
 
@@ -50,12 +51,12 @@ func TestHiddenFeaturesDoNotExist(t *testing.T) {
 		option server.FeatureOption
 	}{
 		"option": {option: server.VisibleTo(forAnn)},
-		"configuration": {server.Config{Visible: func(c *server.Call, f server.Feature) bool {
+		"configuration": {server.Config{Features: server.Features{Visible: func(c *server.Call, f server.Feature) bool {
 			return forAnn(c) || !slices.Contains([]server.Feature{
 				{Kind: server.KindTool, Name: "secret"}, {Kind: server.KindPrompt, Name: "secret"},
 				{Kind: server.KindResource, Name: "static:secret"}, {Kind: server.KindTemplate, Name: "secret://{x}"},
 			}, f)
-		}}, everything},
+		}}}, everything},
 		"panic": {option: server.VisibleTo(func(c *server.Call) bool { return forAnn(c) || panics() })},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -114,7 +115,7 @@ func panics() bool { panic("no decision") }
 // A hidden tool cannot be called as a task, whatever its task support.
 func TestHiddenToolIsUnknownAsTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg := server.Config{Session: session.Config{Principal: "bob"}, TaskStore: memory.New()}
+		cfg := server.Config{Session: session.Config{Principal: "bob"}, Tasks: task.Config{Store: memory.New()}}
 		s := newServer(t, cfg)
 		required := server.DefineTool(func(t *mcp.Tool) { t.Execution = &mcp.ToolExecution{TaskSupport: new(mcp.TaskSupportRequired)} })
 		must(server.AddTool(s, "forbidden", "", sayHi, server.VisibleTo(forAnn)))
@@ -156,7 +157,7 @@ func TestRecoveredTaskIsNotHidden(t *testing.T) {
 
 // Pages are full although features are hidden, and a cursor names no hidden feature.
 func TestPagesSkipHiddenFeatures(t *testing.T) {
-	s := newServer(t, server.Config{PageSize: 3})
+	s := newServer(t, server.Config{Features: server.Features{PageSize: 3}})
 	var want []string
 	for i := range 20 {
 		name := fmt.Sprintf("t%02d", i)

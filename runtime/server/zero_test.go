@@ -71,14 +71,14 @@ func TestNilArgumentsAreErrors(t *testing.T) {
 	})
 }
 
-// If Config.Capabilities panics, Serve fails, and the server can open further sessions.
+// If Config.Features.Capabilities panics, Serve fails, and the server can open further sessions.
 func TestCapabilitiesPanicFailsServe(t *testing.T) {
 	panics := true
-	s := newServer(t, server.Config{Capabilities: func(*mcp.ServerCapabilities) {
+	s := newServer(t, server.Config{Features: server.Features{Capabilities: func(*mcp.ServerCapabilities) {
 		if panics {
 			panic("no")
 		}
-	}})
+	}}})
 	_, serverConn := inmemory.Pair(inmemory.Options{})
 	if _, err := s.Serve(serverConn); err == nil || !strings.Contains(err.Error(), "Config.Capabilities") {
 		t.Errorf("got %v", err)

@@ -57,8 +57,8 @@ func startFleetProcess(t *testing.T, servers *natstest.Cluster, name string, fro
 	}
 	t.Cleanup(func() { store.Close() })
 	cfg := &server.Config{
-		TaskStore: store, Bus: jetstreamstore.NewBus(p.js.Conn(), ""), Logger: slog.New(slog.DiscardHandler),
-		Tasks: task.Config{Member: task.Member{Name: name, Lease: fleetLease}, ProgressInterval: -1},
+		Shared: server.Shared{Bus: jetstreamstore.NewBus(p.js.Conn(), "")}, Logger: slog.New(slog.DiscardHandler),
+		Tasks: task.Config{Store: store, Member: task.Member{Name: name, Lease: fleetLease}, ProgressInterval: -1},
 	}
 	cfg.Session.ProgressInterval = -1
 	if front {

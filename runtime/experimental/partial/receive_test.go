@@ -26,6 +26,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/experimental/partial"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
 	store "github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -81,8 +82,8 @@ func counter(t *testing.T, principal string, receiving ...session.Middleware) *s
 func counting(t *testing.T, principal string, receiving ...session.Middleware) *server.Server {
 	t.Helper()
 	s := server.New("counter", "1", &server.Config{
-		Session:   session.Config{Principal: principal, Receiving: receiving},
-		TaskStore: store.New(),
+		Session: session.Config{Principal: principal, Receiving: receiving},
+		Tasks:   task.Config{Store: store.New()},
 	})
 	t.Cleanup(func() { s.Close() })
 	support := server.Tasks(receiver.Support{})

@@ -14,6 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/server/servertest"
+	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
@@ -49,7 +50,7 @@ func connected(s *server.Server) bool {
 }
 
 func TestConnectServesAndCloses(t *testing.T) {
-	s := server.New("s", "1", &server.Config{TaskStore: memory.New()})
+	s := server.New("s", "1", &server.Config{Tasks: task.Config{Store: memory.New()}})
 	server.AddTool(s, "hi", "", func(context.Context, *server.Call, none) (string, error) { return "Hi!", nil }, server.Durable())
 	r := &recorder{TB: t}
 	c := servertest.Connect(r, s, nil)

@@ -70,7 +70,7 @@ func startMember(ctx context.Context, r role) (_ *member, err error) {
 	cfg := new(server.Config)
 	cfg.Tasks.Limits = task.Limits{Tasks: -1, Bytes: -1, Rate: -1}
 	if r.Store == "bolt" {
-		if cfg.TaskStore, err = bolt.Open(filepath.Join(r.Dir, "tasks.db")); err != nil {
+		if cfg.Tasks.Store, err = bolt.Open(filepath.Join(r.Dir, "tasks.db")); err != nil {
 			return nil, err
 		}
 	} else {
@@ -81,11 +81,11 @@ func startMember(ctx context.Context, r role) (_ *member, err error) {
 		if m.js, err = natsjs.New(m.nc); err != nil {
 			return nil, err
 		}
-		if cfg.TaskStore, err = jetstream.Open(ctx, m.js, jetstream.Options{Name: r.Store, Replicas: r.Replicas}); err != nil {
+		if cfg.Tasks.Store, err = jetstream.Open(ctx, m.js, jetstream.Options{Name: r.Store, Replicas: r.Replicas}); err != nil {
 			return nil, err
 		}
 	}
-	ends = append(ends, cfg.TaskStore.Close)
+	ends = append(ends, cfg.Tasks.Store.Close)
 	s := server.New("bench", "1", cfg)
 	server.AddTool(s, tool, "Does nothing in steps.", runWork, server.Tasks(receiver.Support{Restartable: true, After: -1}))
 	if err := s.Start(ctx); err != nil {

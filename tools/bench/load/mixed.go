@@ -102,7 +102,8 @@ func (m *mixture) serve() error {
 	if m.store, err = bolt.Open(filepath.Join(m.dir, "tasks.db")); err != nil {
 		return errors.Join(err, os.RemoveAll(m.dir))
 	}
-	s := mcpserver.New("server", "1", &mcpserver.Config{MaxSubscriptions: 1 << 20, TaskStore: m.store, Tasks: task.Config{
+	s := mcpserver.New("server", "1", &mcpserver.Config{Limits: mcpserver.Limits{Subscriptions: 1 << 20}, Tasks: task.Config{
+		Store:      m.store,
 		DefaultTTL: m.ttl, PollInterval: m.poll, ParkAfter: parkAfter, Limits: task.Limits{Tasks: -1, Bytes: -1, Rate: -1},
 	}})
 	m.server = s

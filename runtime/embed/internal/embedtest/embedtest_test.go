@@ -38,8 +38,7 @@ func TestOwnServer(t *testing.T) { embedtest.Run(t, own) }
 // serveOwn makes a server.
 func serveOwn(f embedtest.Fixture) (*embedtest.Endpoint, error) {
 	tasks := f.Options.Tasks
-	cfg := server.Config{Tasks: tasks, TaskStore: tasks.Store, Logger: tasks.Logger}
-	cfg.Tasks.Store = nil
+	cfg := server.Config{Tasks: tasks, Logger: tasks.Logger}
 	principal := f.Options.Principal
 	if principal != nil {
 		cfg.Session.Principal = principal(context.Background(), nil)

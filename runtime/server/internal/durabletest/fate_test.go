@@ -289,8 +289,8 @@ func (w *world) boot(t *testing.T, slot int) *process {
 		silent = slog.New(slog.NewTextHandler(logWriter{w}, nil))
 	}
 	cfg := &server.Config{
-		Logger: silent, TaskStore: &processStore{p.store, w, p}, StateKeys: [][]byte{[]byte(strings.Repeat("k", 32))}, InputTimeout: -1,
-		Tasks: task.Config{ParkAfter: -1, DefaultTTL: 1000 * time.Hour, MaxTTL: 1000 * time.Hour, Limits: task.Limits{Rate: -1}, MaxReruns: -1, Logger: silent},
+		Logger: silent, Shared: server.Shared{StateKeys: [][]byte{[]byte(strings.Repeat("k", 32))}}, Limits: server.Limits{InputTimeout: -1},
+		Tasks: task.Config{Store: &processStore{p.store, w, p}, ParkAfter: -1, DefaultTTL: 1000 * time.Hour, MaxTTL: 1000 * time.Hour, Limits: task.Limits{Rate: -1}, MaxReruns: -1, Logger: silent},
 	}
 	cfg.Session.Principal = "ada"
 	if w.fate.expires > 0 {

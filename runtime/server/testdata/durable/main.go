@@ -5,6 +5,7 @@ import (
 	"log"
 
 	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/bolt"
 )
 
@@ -17,7 +18,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	s := server.New("studio", "1", &server.Config{TaskStore: store})
+	s := server.New("studio", "1", &server.Config{Tasks: task.Config{Store: store}})
 	server.AddTool(s, "render", "Renders a film.", render, server.Durable())
 	if err := s.ServeStdio(context.Background()); err != nil {
 		log.Fatal(err)

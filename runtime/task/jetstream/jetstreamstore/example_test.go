@@ -36,7 +36,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer locator.Close()
-	s := server.New("shop", "1.0.0", &server.Config{Bus: jetstreamstore.NewBus(nc, "")})
+	s := server.New("shop", "1.0.0", &server.Config{Shared: server.Shared{Bus: jetstreamstore.NewBus(nc, "")}})
 	defer s.Close()
 	http.Handle("/mcp", s.Handler(&streamable.HandlerOptions{Store: sessions, Locator: locator}))
 	log.Fatal(http.ListenAndServe(":8080", nil))

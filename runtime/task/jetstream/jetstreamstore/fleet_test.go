@@ -47,8 +47,8 @@ func startNode(t *testing.T, servers *natstest.Cluster, name string, others ...f
 	}
 	n.process = join(t, servers.JetStream(t), "http://"+listener.Addr().String()+"/mcp", noExpiry)
 	n.server = server.New("fleet", "1", &server.Config{
-		Bus:       jetstreamstore.NewBus(n.js.Conn(), ""),
-		Subscribe: func(context.Context, *server.Call, string) error { return nil },
+		Shared: server.Shared{Bus: jetstreamstore.NewBus(n.js.Conn(), "")},
+		Hooks:  server.Hooks{Subscribe: func(context.Context, *server.Call, string) error { return nil }},
 	})
 	server.AddTool(n.server, "where", "", func(context.Context, *server.Call, struct{}) (string, error) { return name, nil })
 	server.AddTool(n.server, "ask", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {

@@ -217,8 +217,9 @@ func (p *program) server(store task.Store) *server.Server {
 		member.Tools = []string{}
 	}
 	s := server.New("fleet", p.Build, &server.Config{
-		TaskStore: store, StateKeys: [][]byte{[]byte(strings.Repeat("k", 32))}, Drain: drainTime,
+		Shared: server.Shared{StateKeys: [][]byte{[]byte(strings.Repeat("k", 32))}}, Limits: server.Limits{Drain: drainTime},
 		Tasks: task.Config{
+			Store:  store,
 			Member: member, DefaultTTL: taskTTL, MaxTTL: taskTTL, ParkAfter: parkAfter,
 			Limits: task.Limits{Tasks: -1, Bytes: -1, Rate: -1}, Observer: lives{},
 		},

@@ -17,7 +17,7 @@ import (
 // whose number is not limited.
 func newServer() (s *server.Server, end func() error, err error) {
 	limits := task.Limits{Tasks: -1, Bytes: -1, Rate: -1}
-	s = server.New("bench", "1", &server.Config{TaskStore: memory.New(), Tasks: task.Config{Limits: limits, MaxJournal: -1}})
+	s = server.New("bench", "1", &server.Config{Tasks: task.Config{Store: memory.New(), Limits: limits, MaxJournal: -1}})
 	err = addTools(adder{
 		greet: func(name string, f func(context.Context, *server.Call, person) (string, error)) error {
 			_, err := server.AddTool(s, name, "Greets a person by name.", f)

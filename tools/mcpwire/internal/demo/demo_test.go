@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/demo"
@@ -19,7 +20,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv("DEMO_TEST_SERVER") == "" {
 		os.Exit(m.Run())
 	}
-	s := server.New("failing", "1", &server.Config{TaskStore: memory.New()})
+	s := server.New("failing", "1", &server.Config{Tasks: task.Config{Store: memory.New()}})
 	server.AddTool(s, "render", "", func(context.Context, *server.Call, map[string]any) (string, error) {
 		return "", errors.New("the disk is full")
 	}, server.Durable())

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/bolt"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltstore"
@@ -55,7 +56,7 @@ func withServer(file string, f func(s *server.Server) error) (err error) {
 		return err
 	}
 	defer store.Close()
-	s := server.New("mcpwire demo server", "1", &server.Config{TaskStore: store})
+	s := server.New("mcpwire demo server", "1", &server.Config{Tasks: task.Config{Store: store}})
 	defer func() { err = errors.Join(err, s.Close()) }()
 	_, err = server.AddTool(s, "render", "Renders scenes.", render, server.Durable())
 	if err == nil {

@@ -27,6 +27,7 @@ func New(version string, store task.Store, tasks task.Config, cfg session.Config
 	if err != nil {
 		return nil, err
 	}
+	tasks.Store = store
 	cfg.Receiving = append(slices.Clip(cfg.Receiving), inParts)
 	s := server.New("mcpwire-everything", version, &server.Config{
 		Info: mcp.Implementation{
@@ -36,7 +37,6 @@ func New(version string, store task.Store, tasks task.Config, cfg session.Config
 		},
 		Instructions: "Call the tool countdown as a task to see one at work.",
 		Session:      cfg,
-		TaskStore:    store,
 		Tasks:        tasks,
 	})
 	if disconnect == nil {

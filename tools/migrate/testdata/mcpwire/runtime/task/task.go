@@ -1,0 +1,9 @@
+// Package task has declarations of an earlier version.
+package task
+
+type Store interface{ Close() error }
+
+type Config struct {
+	Store    Store
+	PageSize int
+}
