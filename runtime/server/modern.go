@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -75,27 +74,15 @@ func (s *Server) admitModern(ctx context.Context, req *session.Request) error {
 	return err
 }
 
-// finish is the outermost receiving middleware of modern requests. It completes results, and
-// replaces error codes that modern revisions do not have.
+// finish is the outermost receiving middleware of modern requests. It completes results.
 func (s *Server) finish(next session.Handler) session.Handler {
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 		result, err := next(ctx, req)
 		if err != nil {
-			return nil, modernError(err)
+			return nil, err
 		}
 		return s.complete(req, result), nil
 	}
-}
-
-// modernError returns the error for a modern request. Modern revisions report a missing resource as
-// invalid params (MCP resources, "Error Handling").
-func modernError(err error) error {
-	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e != nil && e.Code == CodeResourceNotFound {
-		out := *e
-		out.Code = jsonrpc.CodeInvalidParams
-		return &out
-	}
-	return err
 }
 
 // discovery is a result of server/discover. It is immutable.

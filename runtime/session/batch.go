@@ -54,7 +54,7 @@ func (s *Session) failBatch(m transport.Message, err error) (ok bool) {
 
 // add adds an answer. Its bytes count towards the limits until the batch is sent.
 func (b *batch) add(text []byte) {
-	b.s.inbound.hold(len(text))
+	b.s.inbound.Hold(len(text))
 	b.mu.Lock()
 	b.held += len(text)
 	b.text = append(append(b.text, ','), text...)
@@ -72,6 +72,6 @@ func (b *batch) skip() {
 	if last {
 		b.text[0] = '['
 		b.s.reply(transport.Message{Text: append(b.text, ']'), Session: b.session})
-		b.s.inbound.hold(-b.held)
+		b.s.inbound.Hold(-b.held)
 	}
 }

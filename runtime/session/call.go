@@ -221,8 +221,8 @@ func (s *Session) sendNotification(ctx context.Context, call *Call, related *Req
 	s.reopening.record(call)
 	err := s.writeNotification(ctx, call, related, s.reopening.current.Load())
 	if err != nil {
-		s.activity.begin() // Shutdown waits until the notification is sent again
-		defer s.activity.end()
+		s.activity.Begin() // Shutdown waits until the notification is sent again
+		defer s.activity.End()
 		if err = s.awaitReopened(ctx, call, time.Time{}, err); err == nil {
 			err = s.writeNotification(ctx, call, related, s.reopening.current.Load())
 		}
@@ -253,8 +253,8 @@ func (s *Session) sendRequest(ctx context.Context, call *Call, related *Request,
 	e := exchange{related: related, inside: inside, tracking: tracker, start: time.Now(), session: s.reopening.current.Load()}
 	result, err := s.exchange(ctx, call, e)
 	if err != nil {
-		s.activity.begin() // Shutdown waits until the request is sent again and answered
-		defer s.activity.end()
+		s.activity.Begin() // Shutdown waits until the request is sent again and answered
+		defer s.activity.End()
 		if err = s.awaitReopened(ctx, call, e.start, err); err == nil {
 			e.again, e.session = true, s.reopening.current.Load()
 			result, err = s.exchange(ctx, call, e)
@@ -326,8 +326,8 @@ func (s *Session) exchange(ctx context.Context, call *Call, e exchange) (json.Ra
 		return nil, err
 	}
 	if e.related != nil && e.related.state != nil {
-		e.related.state.asking.Add(1)
-		defer s.inbound.endAsking(e.related.state)
+		e.related.state.BeginAsking()
+		defer e.related.state.EndAsking()
 	}
 	got, err := s.await(ctx, call, e.start, clock, p, e.tracking.tracker)
 	if err != nil {
@@ -426,7 +426,7 @@ func (s *Session) extension(call *Call, start time.Time) time.Duration {
 	if call.opts.timed || s.role != RoleClient {
 		return 0
 	}
-	last := s.inbound.lastInput()
+	last := s.inbound.LastInput()
 	if last.IsZero() {
 		return 0
 	}

@@ -143,7 +143,7 @@ func TestShutdownEndsWaitingRequests(t *testing.T) {
 				}
 			}
 			<-ctx.Done()
-			return nil, context.Cause(ctx)
+			return nil, ctx.Err() // as most functions do: the peer gets the cause
 		}})
 		p.talk(`
 			> {"jsonrpc":"2.0","id":"a","method":"wait"}

@@ -8,6 +8,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/engine"
 )
 
 // Config configures a session. The zero value is useful. A nil *Config is the zero value.
@@ -201,15 +202,10 @@ func (c *Config) rejected(method string, err *jsonrpc.Error) {
 
 // timeout returns how long a request may take, 0 for no limit.
 func (c *Config) timeout(method string) time.Duration {
-	if isInputRequest(method) {
+	if engine.IsInput(method) {
 		return c.InputTimeout
 	}
 	return c.Timeout
-}
-
-// isInputRequest reports whether a user or a model answers a request.
-func isInputRequest(method string) bool {
-	return method == mcp.MethodElicitationCreate || method == mcp.MethodSamplingCreateMessage
 }
 
 // orDefault returns d, or def if d is 0, or 0 if d is negative.

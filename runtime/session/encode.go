@@ -10,59 +10,46 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/engine"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
 var errResult = errors.New("the result is not an object")
 
-// encodeAnswer encodes the answer to a request: err if it is not nil, otherwise the result, or an
-// empty object if that is nil. ok reports whether the answer is a result.
-func encodeAnswer(id jsonrpc.ID, result codec.Encoder, err error) (text []byte, ok bool, encodeErr error) {
-	if err == nil {
-		text, encodeErr = boundary.MarshalFunc(func(w *wire.Writer) {
-			w.WholeMessage()
-			w.Begin()
-			w.Key(`,"jsonrpc":`)
-			w.Lit(`"2.0"`)
-			w.Key(`,"id":`)
-			id.EncodeJSON(w)
-			w.Key(`,"result":`)
-			if result == nil {
-				w.Lit("{}")
-			} else {
-				writeObject(w, "result", result, errResult)
-			}
-			w.End()
-		})
-		return text, encodeErr == nil, encodeErr
-	}
-	message := jsonrpc.NewErrorResponse(id, boundary.WireError(err))
-	text, encodeErr = codec.Marshal(&message)
-	if encodeErr != nil { // the data is not valid JSON
-		message.Error = &jsonrpc.Error{Code: message.Error.Code, Message: message.Error.Message}
-		text, encodeErr = codec.Marshal(&message)
-	}
-	return text, false, encodeErr
+// encodeResult encodes the answer to a request: the result, or an empty object if that is nil.
+func encodeResult(id jsonrpc.ID, result codec.Encoder) (text []byte, err error) {
+	return boundary.MarshalFunc(func(w *wire.Writer) {
+		w.WholeMessage()
+		w.Begin()
+		w.Key(`,"jsonrpc":`)
+		w.Lit(`"2.0"`)
+		w.Key(`,"id":`)
+		id.EncodeJSON(w)
+		w.Key(`,"result":`)
+		if result == nil {
+			w.Lit("{}")
+		} else {
+			writeObject(w, "result", result, errResult)
+		}
+		w.End()
+	})
 }
 
 // encodeOutcome encodes the answer to a request that was served. failed is the error in it, or nil
 // if it is a result. encodeOutcome logs panics, and a result that cannot be encoded.
 func encodeOutcome(log *slog.Logger, req *Request, result codec.Encoder, err error) (text []byte, failed *jsonrpc.Error) {
-	if err != nil { // outside of this branch the arguments would cost an allocation
-		boundary.Report(log, "handler panicked", err, "method", req.Method)
-		failed = req.Failure(err)
-		err = failed
+	if err == nil {
+		if text, err = encodeResult(req.ID, result); err == nil {
+			return text, nil
+		}
+		if !boundary.Report(log, "result panicked", err, "method", req.Method) {
+			log.Error("result not encoded", "method", req.Method, "error", err)
+		}
+		err = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: the result cannot be encoded"}
 	}
-	text, _, encodeErr := encodeAnswer(req.ID, result, err)
-	if encodeErr == nil {
-		return text, failed
-	}
-	if !boundary.Report(log, "result panicked", encodeErr, "method", req.Method) {
-		log.Error("result not encoded", "method", req.Method, "error", encodeErr)
-	}
-	failed = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: the result cannot be encoded"}
-	text, _, _ = encodeAnswer(req.ID, nil, failed)
-	return text, failed
+	boundary.Report(log, "handler panicked", err, "method", req.Method)
+	failed = req.Failure(err)
+	return engine.EncodeError(req.ID, failed), failed
 }
 
 // refusal returns the answer to a message that the transport has rejected. It has the id of the
@@ -72,8 +59,7 @@ func refusal(err *transport.MessageError) []byte {
 	if !err.ID.IsZero() {
 		cause = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "invalid request: " + boundary.ErrorText(err.Err)}
 	}
-	text, _, _ := encodeAnswer(err.ID, nil, cause)
-	return text
+	return engine.EncodeError(err.ID, cause)
 }
 
 // encodeCall encodes a request, or a notification if id is zero. It adds meta and, unless it is

@@ -8,6 +8,8 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/engine"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 )
 
@@ -18,9 +20,9 @@ const (
 	// CodeOverloaded rejects a request because too many are being served; it may be sent again
 	// later. It also replaces an answer that is dropped because the peer does not read earlier
 	// ones.
-	CodeOverloaded = -32050
+	CodeOverloaded = engine.CodeOverloaded
 	// CodeClosing rejects a request, or ends it, because the session is shutting down.
-	CodeClosing = -32051
+	CodeClosing = engine.CodeClosing
 )
 
 // IsTemporary reports whether err is an error response of the peer that says that the same request
@@ -53,7 +55,7 @@ var (
 	// [Config.MaxMissedPings].
 	ErrUnresponsive = errors.New("session: peer does not answer pings")
 	// ErrCancelled is the cause of a handler's context if the peer has cancelled the request.
-	ErrCancelled = errors.New("session: request cancelled by the peer")
+	ErrCancelled = engine.ErrCancelled
 	// ErrTimeout is returned if the peer did not answer in time. It matches
 	// [context.DeadlineExceeded].
 	ErrTimeout error = &timeoutError{}
@@ -95,9 +97,20 @@ func (e *CapabilityError) Error() string {
 	return fmt.Sprintf("session: %s needs the capability %s, which the peer has not declared", e.Method, e.Capability)
 }
 
-// closing returns the error that rejects or ends a request because the session is shutting down.
-func closing() error {
-	return &jsonrpc.Error{Code: CodeClosing, Message: "session is shutting down"}
+// wireError returns the error object for an error of a handler, in a revision with given traits.
+func wireError(t mcp.Traits, err error) *jsonrpc.Error {
+	if missing, ok := errors.AsType[*CapabilityError](err); ok && t.OwnErrors && missing.Capability != "" && !missing.Own {
+		return &jsonrpc.Error{
+			Code: modern.CodeMissingCapability, Message: boundary.ErrorText(missing), Data: modern.RequiredCapabilities(missing.Capability),
+		}
+	}
+	wire := boundary.WireError(err)
+	if code := modern.MapCode(wire.Code); t.OwnErrors && code != wire.Code {
+		out := *wire
+		out.Code = code
+		return &out
+	}
+	return wire
 }
 
 // VersionError is returned if the peers have no common revision. If the server has answered with

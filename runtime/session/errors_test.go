@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
@@ -31,6 +33,28 @@ func TestIsTemporary(t *testing.T) {
 	} {
 		if got := session.IsTemporary(test.err); got != test.want {
 			t.Errorf("IsTemporary(%#v) = %v", test.err, got)
+		}
+	}
+}
+
+// A request that is served again outside of any session fails with the errors of its revision.
+func TestFailureHasTheCodesOfTheRevision(t *testing.T) {
+	missing := &session.CapabilityError{Method: "roots/list", Capability: "roots"}
+	for _, test := range []struct {
+		revision mcp.Revision
+		err      error
+		want     int64
+	}{
+		{mcp.Revision20251125, &jsonrpc.Error{Code: session.CodeOverloaded}, session.CodeOverloaded},
+		{mcp.Revision20260728, &jsonrpc.Error{Code: session.CodeOverloaded}, -31050},
+		{mcp.Revision20251125, &jsonrpc.Error{Code: -32002}, -32002},
+		{mcp.Revision20260728, &jsonrpc.Error{Code: -32002}, jsonrpc.CodeInvalidParams},
+		{mcp.Revision20251125, missing, jsonrpc.CodeInternalError},
+		{mcp.Revision20260728, missing, -32021},
+	} {
+		req := session.NewRequest(codec.IntScalar(1), "tools/call", nil, test.revision)
+		if got := req.Failure(test.err).Code; got != test.want {
+			t.Errorf("%s: %v: code %d, want %d", test.revision, test.err, got, test.want)
 		}
 	}
 }

@@ -186,7 +186,7 @@ func (s *Session) Handle(ctx context.Context, req *Request) (codec.Encoder, erro
 		return nil, s.life.err()
 	}
 	if req.IsNotification() {
-		if reason := s.enqueue(req, len(req.Params)); reason != "" {
+		if reason := s.enqueue(notice{req: req}, len(req.Params)); reason != "" {
 			s.warn("notification dropped", "reason", reason, "method", boundary.Text(req.Method, 100))
 		}
 		return nil, nil
@@ -198,5 +198,5 @@ func (s *Session) Handle(ctx context.Context, req *Request) (codec.Encoder, erro
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.life.ctx, func() { cancel(context.Cause(s.life.ctx)) })()
-	return s.run(NewContext(ctx, req), req)
+	return s.handle(NewContext(ctx, req), req)
 }

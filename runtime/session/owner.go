@@ -19,4 +19,4 @@ func (o owner) Speaks(revision mcp.Revision) bool {
 
 func (o owner) Shutdown(ctx context.Context) error { return o.s.Shutdown(ctx) }
 
-func (o owner) AwaitsPeer() bool { return o.s.inbound.awaitPeer() && !o.s.notices.Running() }
+func (o owner) AwaitsPeer() bool { return o.s.inbound.AwaitsPeer() && !o.s.notices.Running() }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
 // Peer is the requestor of the work that a handler does. The handler sends requests with Call and
@@ -31,24 +32,33 @@ func PeerFrom(ctx context.Context) (p Peer, ok bool) {
 		return p, true
 	}
 	req, ok := FromContext(ctx)
-	switch {
-	case ok && req.modern != nil:
-		return modernRequestor{req}, true
-	case ok && req.Session != nil:
-		return requestor{req}, true
+	if !ok || req.Session == nil && req.state == nil {
+		return nil, false
 	}
-	return nil, false
+	return requestor{req}, true
 }
 
-// requestor is the Peer that has sent a request.
+// requestor is the Peer that has sent a request. In revisions without sessions, it receives no
+// requests, and only notifications that belong to its request, until that is answered.
 type requestor struct{ req *Request }
 
 func (r requestor) Call(ctx context.Context, method string, params codec.Encoder) (json.RawMessage, error) {
-	return r.req.Session.Call(ctx, method, params)
+	if s := r.req.Session; s != nil {
+		return s.Call(ctx, method, params)
+	}
+	return nil, &CapabilityError{Method: method, Revision: r.req.revision}
 }
 
-func (r requestor) Notify(ctx context.Context, method string, params codec.Encoder) error {
-	return r.req.Session.Notify(ctx, method, params)
+func (r requestor) Notify(ctx context.Context, method string, params codec.Encoder) (err error) {
+	if s := r.req.Session; s != nil {
+		return s.Notify(ctx, method, params)
+	}
+	defer boundary.Catch(&err)
+	if req, _ := FromContext(ctx); req != r.req {
+		ctx = NewContext(ctx, r.req)
+	}
+	_, err = r.req.state.side.sender(ctx, &Call{Method: method, Params: params, Notification: true})
+	return err
 }
 
 func (r requestor) Report(p Progress) error { return r.req.Progress().Report(p) }

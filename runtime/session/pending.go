@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/internal/engine"
 )
 
 // answer is the result of a request, or the error if it has none.
@@ -47,7 +48,7 @@ const maxLate = 1024
 // calls is the set of requests to the peer that have no answer yet. Its methods are safe for
 // concurrent use.
 type calls struct {
-	activity *activity
+	activity *engine.Activity
 	// deliverLate passes an answer to a function of OnLate, in a goroutine of the session. It is
 	// called with mu held and before close has returned.
 	deliverLate func(lateFunc, answer)
@@ -108,7 +109,7 @@ func (c *calls) add(inside bool, session uint32) (jsonrpc.ID, *pending, error) {
 	c.last++
 	p.number, p.session = c.last, session
 	c.open[p.number] = p
-	c.activity.begin()
+	c.activity.Begin()
 	return c.id(p.number), p, nil
 }
 
@@ -120,7 +121,7 @@ func (c *calls) remove(p *pending) bool {
 		return false
 	}
 	delete(c.open, p.number)
-	c.activity.end()
+	c.activity.End()
 	return true
 }
 
@@ -139,7 +140,7 @@ func (c *calls) deliver(number int64, a answer) bool {
 		c.mu.Unlock()
 		return true
 	}
-	c.activity.end()
+	c.activity.End()
 	c.mu.Unlock()
 	p.answer <- a // the channel is empty
 	return true
@@ -156,7 +157,7 @@ func (c *calls) awaitLate(p *pending, late lateFunc) (open bool, dropped jsonrpc
 	}
 	p.late = late
 	c.lateCount++
-	c.activity.end()
+	c.activity.End()
 	c.late = append(c.late, p.number)
 	if c.lateCount > maxLate || len(c.late) > 2*maxLate {
 		c.late = slices.DeleteFunc(c.late, func(number int64) bool { return c.open[number] == nil })
@@ -204,7 +205,7 @@ func (c *calls) close(err, later error) {
 			c.deliverLate(p.late, answer{err: err})
 			continue
 		}
-		c.activity.end()
+		c.activity.End()
 		p.answer <- answer{err: err} // the channel is empty
 	}
 	c.open, c.late, c.lateCount = map[int64]*pending{}, nil, 0

@@ -272,11 +272,11 @@ func (s *Session) awaitReopened(ctx context.Context, call *Call, start time.Time
 func (s *Session) withdraw(lost *transport.SessionLostError) {
 	reason := boundary.Text(boundary.ErrorText(lost), maxReason)
 	s.reopening.withdrawn = max(s.reopening.withdrawn, lost.Session)
-	for st, cancel := range s.inbound.withdraw(lost.Session) {
+	for x, cancel := range s.inbound.Withdraw(lost.Session) {
 		if cancel {
-			s.interrupt(st, reason)
-		} else if st.batch != nil {
-			st.batch.skip()
+			s.interrupt(x, reason)
+		} else {
+			x.Reply.Answer(s.life.ctx, nil, nil)
 		}
 	}
 }

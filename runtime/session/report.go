@@ -145,6 +145,11 @@ func (r *Reporter) close(deliver bool) {
 	r.flush() // waits for a notification that is being written
 }
 
+// progress is a Reporter as an exchange uses it.
+type progress struct{ *Reporter }
+
+func (p progress) Silence() { p.silence() }
+
 // silence is Stop without waiting for a notification that is being written.
 func (r *Reporter) silence() {
 	if r == nil {

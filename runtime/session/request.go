@@ -9,7 +9,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/engine"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
@@ -44,10 +44,8 @@ type Request struct {
 	// looked for, and for a request of a session.
 	capabilities []byte
 
-	revision mcp.Revision    // "" if unknown; not set for a request of a session
-	state    *serving        // nil for a notification, and for a request without a session
-	modern   *modernRequest  // nil for a request of a session, and for one of NewRequest
-	values   context.Context // of the message of a notification, or nil
+	revision mcp.Revision // "" if unknown; not set for a request of a session
+	state    *serving     // nil for a notification in a session, and for a request of NewRequest
 }
 
 // decodedMeta is the decoded _meta of a request.
@@ -69,7 +67,7 @@ func (r *Request) IsNotification() bool { return r.ID.IsZero() }
 // Clone returns a copy whose fields may be changed. Its Meta is read from its own Params. It shares
 // cancellation and progress with the original.
 func (r *Request) Clone() *Request {
-	return &Request{ID: r.ID, Method: r.Method, Params: r.Params, Session: r.Session, revision: r.revision, state: r.state, modern: r.modern}
+	return &Request{ID: r.ID, Method: r.Method, Params: r.Params, Session: r.Session, revision: r.revision, state: r.state}
 }
 
 // Traits returns the traits of the revision of the request.
@@ -79,8 +77,8 @@ func (r *Request) Traits() mcp.Traits { return r.Revision().Traits() }
 // does not belong to that session, but its client has no other way to reach it. Connection returns
 // nil for a modern request over HTTP, and for a request that is re-run outside of any session.
 func (r *Request) Connection() *Session {
-	if r.modern != nil {
-		return r.modern.session
+	if r.Session == nil && r.state != nil {
+		return r.state.conn
 	}
 	return r.Session
 }
@@ -150,42 +148,49 @@ func (r *Request) Task() (task json.RawMessage, ok bool) {
 // Progress returns the Reporter of this request. It sends nothing if the peer has not asked for
 // progress, and after the request was answered.
 func (r *Request) Progress() *Reporter {
-	if r.modern != nil {
-		return r.modern.progress(r)
-	}
-	if r.state == nil {
+	st := r.exchange()
+	if st == nil {
 		return nil
 	}
-	return r.state.s.inbound.progress(r.state, r)
+	return st.Progress(func(over bool) engine.Progress {
+		reporter := newReporter(requestor{r}, &st.side.cfg, st.ctx, r.ProgressToken())
+		reporter.over = over
+		return progress{reporter}
+	}).(progress).Reporter
 }
 
 // Keep makes the request immune to cancellation: from now on, the session ignores the peer's
 // notifications/cancelled, and sends the answer. It returns false if the request was cancelled
 // before. Use it for requests that have become a task, which is cancelled in another way (MCP
 // cancellation, "Behavior Requirements").
-func (r *Request) Keep() bool { return r.state == nil || r.state.s.inbound.keep(r.state) }
+func (r *Request) Keep() bool {
+	st := r.exchange()
+	return st == nil || st.Exchange.Keep()
+}
 
-// EndOnShutdown makes [Session.Shutdown] end the context of the request at once, with a
-// [*jsonrpc.Error] with [CodeClosing] as its cause, which the handler returns. While the handler
-// waits for the answer to a request to the peer, the context does not end. Use it for requests that
-// only wait, and that the peer can send again without losing anything.
-func (r *Request) EndOnShutdown() {
-	if r.modern != nil {
-		r.modern.endOnShutdown()
+// exchange returns the exchange of a request that is being served, or nil if the request is a
+// notification over the connection of a session, has been outlived, or is one of NewRequest.
+func (r *Request) exchange() *serving {
+	if r.state == nil || r.state.Set == nil {
+		return nil
 	}
-	if r.state != nil {
-		r.state.s.inbound.endOnShutdown(r.state)
+	return r.state
+}
+
+// EndOnShutdown makes [Session.Shutdown] end the context of the request at once. Its cause is a
+// [*jsonrpc.Error] with [CodeClosing], which the peer gets if the handler returns the error of the
+// context or its cause. While the handler waits for the answer to a request to the peer, the context
+// does not end. Use it for requests that only wait, and that the peer can send again without losing
+// anything.
+func (r *Request) EndOnShutdown() {
+	if st := r.exchange(); st != nil {
+		st.Yield()
 	}
 }
 
 // Failure returns the error that the peer receives if the handler of the request fails with err,
 // which must not be nil.
-func (r *Request) Failure(err error) *jsonrpc.Error {
-	if r.Traits().OwnErrors {
-		return modernError(err)
-	}
-	return boundary.WireError(err)
-}
+func (r *Request) Failure(err error) *jsonrpc.Error { return wireError(r.Traits(), err) }
 
 // Detach replaces the Params of the request by params, a copy with the same _meta, so that the
 // request no longer holds its message in memory. Its Meta is then read from the copy. Use it for a
@@ -203,7 +208,10 @@ func (r *Request) Detach(params json.RawMessage) {
 // for use: it may be ctx.
 func (r *Request) Outlive(ctx context.Context) context.Context {
 	if c, ok := ctx.(*requestContext); ok {
-		r.state = nil
+		st := r.state
+		if r.state = nil; r.Session == nil { // the client has no other description
+			r.state = &serving{side: st.side, conn: st.conn}
+		}
 		return &requestContext{lazyctx.Values{Context: context.Background(), Other: c.Other}, r}
 	}
 	return ctx
@@ -232,12 +240,14 @@ func Principal(ctx context.Context) string {
 		return p
 	}
 	req, ok := FromContext(ctx)
-	switch {
-	case !ok:
-	case req.modern != nil:
-		return req.modern.principal()
-	case req.Session != nil:
-		return req.Session.cfg.Principal
+	if !ok {
+		return ""
+	}
+	if s := req.Connection(); s != nil {
+		return s.cfg.Principal
+	}
+	if req.state != nil {
+		return req.state.side.cfg.Principal
 	}
 	return ""
 }

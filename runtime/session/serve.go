@@ -4,33 +4,76 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/engine"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// serving is a request of the peer that is being served. inbound.mu guards over and kept.
+// serving is an exchange with what its handler needs.
 type serving struct {
-	s        *Session
-	req      *Request
-	until    lazyctx.Cancellable // the parent of ctx
-	ctx      context.Context
-	size     int
-	batch    *batch // nil if the request is not part of a batch
-	over     bool   // it was answered, or must not be
-	kept     bool   // cancellation is ignored
-	session  uint32 // number of the session in which it arrived; see reopening
-	reporter atomic.Pointer[Reporter]
-	asking   atomic.Int32 // requests to the peer whose answers the handler waits for
-	yields   atomic.Bool  // see Request.EndOnShutdown
+	engine.Exchange
+	side *side    // of the session, or of the Responder
+	conn *Session // over whose connection it arrived; nil over HTTP without a session
+	ctx  *requestContext
+}
+
+// connected is a request that has arrived over the connection of a session. It is its own Reply.
+type connected struct {
+	serving
+	until lazyctx.Cancellable // the parent of ctx
+	batch *batch              // nil if the request is not part of a batch
 	// Closed when initialize has been answered; nil if that was before the request arrived.
 	opened <-chan struct{}
+}
+
+func (c *connected) ID() jsonrpc.ID { return c.ctx.req.ID }
+
+func (c *connected) Send(ctx context.Context, text []byte) error {
+	return c.conn.writeUntil(ctx, transport.Message{Text: text, For: c.ID(), Session: c.Session})
+}
+
+func (c *connected) Answer(ctx context.Context, text []byte, _ *jsonrpc.Error) error {
+	switch {
+	case text == nil:
+		if c.batch != nil {
+			c.batch.skip()
+		}
+		if conn, ok := transport.As[transport.Releaser](c.conn.conn); ok {
+			c.conn.panicked("transport", boundary.Run(func() error { conn.Release(c.ID()); return nil }))
+		}
+		return nil
+	case c.batch != nil:
+		c.batch.add(text)
+		return nil
+	}
+	return c.conn.writeUntil(ctx, transport.Message{Text: text, For: c.ID(), Answer: true, Session: c.Session})
+}
+
+func (c *connected) Cancel(cause error) { c.until.Cancel(cause) }
+
+// side runs the handlers of a session or of a Responder.
+type side struct {
+	cfg     Config
+	handler Handler // with its middleware
+	sender  Sender  // with its middleware
+	warnings
+}
+
+// handle calls the handler. A panic fails only the request. A handler that returns the error of its
+// context returns the cause of that.
+func (e *side) handle(ctx context.Context, req *Request) (result codec.Encoder, err error) {
+	defer boundary.Catch(&err)
+	result, err = e.handler(ctx, req)
+	if err != nil && errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return result, err
 }
 
 // Limits of the parts of a message that are retained, and repeated in answers. Longer ids and
@@ -126,9 +169,11 @@ func (s *Session) reject(message jsonrpc.Message, err error, m transport.Message
 // answer answers a request in m without a handler: with err or, if that is nil, with an empty
 // result.
 func (s *Session) answer(id jsonrpc.ID, err error, m transport.Message, b *batch) {
-	text, _, encodeErr := encodeAnswer(id, nil, err)
-	if encodeErr != nil {
-		return // not reached: invalid UTF-8 in a message has been replaced
+	var text []byte
+	if err != nil {
+		text = engine.EncodeError(id, boundary.WireError(err))
+	} else {
+		text, _ = encodeResult(id, nil)
 	}
 	if b != nil {
 		b.add(text)
@@ -157,13 +202,12 @@ func (s *Session) request(message jsonrpc.Message, m transport.Message, b *batch
 		s.warn("request of the server dropped", "method", boundary.Text(message.Method, 100))
 		return
 	}
+	var meta modern.RequestMeta
+	stated := false
 	if s.cfg.Responder != nil && s.role == RoleServer && b == nil {
-		if meta, ok := modern.Meta(message.Params); ok {
-			s.modernRequest(message, meta, m)
-			return
-		}
+		meta, stated = modern.Meta(message.Params)
 	}
-	if message.Method == mcp.MethodPing {
+	if message.Method == mcp.MethodPing && !stated {
 		s.answer(message.ID, nil, m, b) // at once, even while overloaded or before initialize
 		return
 	}
@@ -172,53 +216,67 @@ func (s *Session) request(message jsonrpc.Message, m transport.Message, b *batch
 		return
 	}
 	in := &struct {
-		request Request
-		serving serving
-		context requestContext
+		request   Request
+		connected connected
+		context   requestContext
 	}{
-		request: Request{ID: message.ID, Method: message.Method, Params: message.Params, Session: s},
-		serving: serving{s: s, size: len(m.Text), batch: b, session: m.Session},
+		request: Request{ID: message.ID, Method: message.Method, Params: message.Params},
+		connected: connected{batch: b, serving: serving{side: &s.side, conn: s, Exchange: engine.Exchange{
+			Size: len(m.Text), Session: m.Session, Input: engine.WaitsForInput(message.Method), Kept: message.Method == mcp.MethodInitialize,
+		}}},
 	}
-	req, st := &in.request, &in.serving
-	// Session.stop cancels st.until. A context derived from s.life.ctx would cost more per request.
-	in.context = requestContext{lazyctx.Values{Context: &st.until, Other: m.Context}, req}
-	st.req, st.ctx = req, &in.context
-	req.state = st
-	if err := s.admit(st); err != nil {
-		s.reject(message, err, m, b)
+	req, c := &in.request, &in.connected
+	// Session.stop cancels until. A context derived from s.life.ctx would cost more per request.
+	in.context = requestContext{lazyctx.Values{Context: &c.until, Other: m.Context}, req}
+	c.Reply, c.ctx, req.state = c, &in.context, &c.serving
+	var err error
+	if stated {
+		c.side, req.capabilities = &s.cfg.Responder.side, meta.Capabilities
+		version, fault := meta.Version()
+		if err = s.cfg.Responder.check(req, version, fault); err == nil {
+			err = s.inbound.Enter(&c.Exchange)
+		}
+	} else {
+		req.Session = s
+		err = s.admit(c)
+	}
+	if err != nil {
+		failed := req.Failure(err)
+		c.side.cfg.rejected(message.Method, failed)
+		s.answer(message.ID, failed, m, b)
 		return
 	}
 	s.life.work.Add(1)
-	go st.serve() // ends when the handler returns
+	go c.serve() // ends when the handler returns
 }
 
 // admit adds a request to inbound, or returns the error that rejects it.
-func (s *Session) admit(st *serving) error {
-	if st.req.Method == mcp.MethodInitialize && s.role == RoleServer {
-		return s.admitInitialize(st)
+func (s *Session) admit(c *connected) error {
+	if c.ctx.req.Method == mcp.MethodInitialize && s.role == RoleServer {
+		return s.admitInitialize(c)
 	}
 	// Requests that arrive while initialize is being answered are served after it.
-	if st.opened = s.handshake.opening(); st.opened == nil {
-		if err := s.served(st.req); err != nil {
+	if c.opened = s.handshake.opening(); c.opened == nil {
+		if err := s.served(c.ctx.req); err != nil {
 			return err
 		}
 	}
-	return s.inbound.admit(st)
+	return s.inbound.Enter(&c.Exchange)
 }
 
 // admitInitialize is admit for initialize.
-func (s *Session) admitInitialize(st *serving) error {
+func (s *Session) admitInitialize(c *connected) error {
 	err := s.handshake.begin()
 	if err != nil {
 		return err
 	}
 	switch {
-	case st.batch != nil:
+	case c.batch != nil:
 		err = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "initialize must not be part of a batch"}
-	case len(st.req.Params) > s.cfg.MaxInitialize:
+	case len(c.ctx.req.Params) > s.cfg.MaxInitialize:
 		err = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("invalid params: longer than %d bytes", s.cfg.MaxInitialize)}
 	default:
-		err = s.inbound.admit(st)
+		err = s.inbound.Enter(&c.Exchange)
 	}
 	if err != nil {
 		s.handshake.end(false)
@@ -246,121 +304,83 @@ func (s *Session) served(req *Request) error {
 	return nil
 }
 
-// serve runs the handler and sends the answer.
-func (st *serving) serve() {
-	defer st.s.life.work.Done()
+// serve serves the request in a goroutine of the session.
+func (c *connected) serve() {
+	defer c.conn.life.work.Done()
 	lazyctx.GrowStack()
-	var result codec.Encoder
-	err := boundary.ErrGoexit // unless the handler returns
-	defer func() { st.finish(result, err) }()
-	if err = st.wait(); err == nil {
-		err = boundary.ErrGoexit
-		result, err = st.s.run(st.ctx, st.req)
-	}
+	c.run(c.wait())
 }
 
 // wait waits until initialize has been answered, and then returns the error of served. It returns
 // nil at once if initialize was answered before the request arrived.
-func (st *serving) wait() error {
-	if st.opened == nil {
+func (c *connected) wait() error {
+	if c.opened == nil {
 		return nil
 	}
 	select {
-	case <-st.opened:
-	case <-st.ctx.Done():
-		return context.Cause(st.ctx)
+	case <-c.opened:
+	case <-c.ctx.Done():
+		return context.Cause(c.ctx)
 	}
-	err := st.s.served(st.req)
+	req := c.ctx.req
+	err := c.conn.served(req)
 	if err != nil {
-		st.s.cfg.rejected(st.req.Method, boundary.WireError(err))
+		c.side.cfg.rejected(req.Method, req.Failure(err))
 	}
 	return err
 }
 
-// run calls the handler. A panic fails only the request.
-func (s *Session) run(ctx context.Context, req *Request) (result codec.Encoder, err error) {
-	if req.modern != nil {
-		return s.cfg.Responder.serve(ctx, req)
+// run calls the handler, unless the request has failed with err, and sends the answer.
+func (st *serving) run(err error) {
+	var result codec.Encoder
+	defer func() { st.finish(result, err) }()
+	if err == nil {
+		err = boundary.ErrGoexit // unless the handler returns
+		result, err = st.side.handle(st.ctx, st.ctx.req)
 	}
-	defer boundary.Catch(&err)
-	return s.handler(ctx, req)
 }
 
-// finish answers the request, unless it was cancelled. The request and the answer count towards the
-// limits until the transport has accepted the answer.
+// finish answers the request, unless it was cancelled.
 func (st *serving) finish(result codec.Encoder, err error) {
-	s := st.s
-	text, ok := st.encode(result, err)
-	size := len(text)
-	silent, pending := s.inbound.settle(st, size)
-	st.until.Cancel(nil)
-	if !silent {
-		if pending >= s.cfg.MaxBytes {
-			s.warn("answer dropped", "method", st.req.Method, "pending", pending)
-			text, _, _ = encodeAnswer(st.req.ID, nil, overloaded("the answer was dropped, answers of %d bytes are pending", pending))
-			size, ok = 0, false
-		}
-		st.deliver(s.life.ctx, text)
+	req := st.ctx.req
+	text, failed := encodeOutcome(st.side.cfg.Logger, req, result, err)
+	ctx := context.Background()
+	if st.conn != nil {
+		ctx = st.conn.life.ctx
 	}
-	if st.req.Method == mcp.MethodInitialize && st.req.modern == nil {
-		s.opened(ok)
+	initialize := req.Session != nil && req.Method == mcp.MethodInitialize
+	if initialize { // Shutdown waits for the notifications that have waited for the answer
+		req.Session.activity.Begin()
+		defer req.Session.activity.End()
 	}
-	s.inbound.finish(st, silent, size)
-}
-
-// encode returns the text of the answer. ok reports whether it is a result.
-func (st *serving) encode(result codec.Encoder, err error) (text []byte, ok bool) {
-	log := st.s.cfg.Logger
-	if st.req.modern != nil {
-		log = st.s.cfg.Responder.cfg.Logger
+	sent := st.Finish(ctx, text, failed)
+	if sent != failed {
+		st.side.warn("answer dropped", "method", req.Method, "error", sent.Message)
 	}
-	text, failed := encodeOutcome(log, st.req, result, err)
-	return text, failed == nil
-}
-
-// deliver sends the answer.
-func (st *serving) deliver(ctx context.Context, text []byte) error {
-	if st.batch != nil {
-		st.batch.add(text)
-		return nil
+	if initialize {
+		req.Session.opened(sent == nil)
 	}
-	return st.s.writeUntil(ctx, transport.Message{Text: text, For: st.req.ID, Answer: true, Session: st.session})
 }
 
 // cancelled handles the peer's cancellation of a request. It ignores unknown ids, because the
 // cancellation may cross the answer (MCP cancellation, "Timing Considerations").
 func (s *Session) cancelled(id jsonrpc.ID, reason string) {
-	st := s.inbound.cancel(id)
-	if st == nil {
-		return
+	if x := s.inbound.Cancel(id); x != nil {
+		s.interrupt(x, boundary.Text(reason, maxReason))
 	}
-	s.interrupt(st, boundary.Text(reason, maxReason))
 }
 
-// interrupt cancels the context of a request that must not be answered.
-func (s *Session) interrupt(st *serving, reason string) {
-	st.reporter.Load().silence()
-	if st.req.modern != nil {
-		st.req.modern.silence()
-	}
-	id := st.req.ID
-	s.cfg.Logger.Info("request cancelled", "method", st.req.Method, "id", id.String(), "reason", reason)
-	cause := ErrCancelled
-	if reason != "" {
-		cause = fmt.Errorf("%w: %s", ErrCancelled, reason)
-	}
-	if st.batch != nil {
-		st.batch.skip()
-	}
-	conn, ok := transport.As[transport.Releaser](s.conn)
-	if !ok || !s.life.spawn(func() { // ends when Release returns
-		// Release comes first: later messages of the handler must not take the stream of the
-		// cancelled request, which the client may have stopped reading.
-		defer st.until.Cancel(cause)
-		s.panicked("transport", boundary.Run(func() error { conn.Release(id); return nil }))
-	}) {
-		st.until.Cancel(cause)
-	}
+// interrupt ends a request that must not be answered.
+func (s *Session) interrupt(x *engine.Exchange, reason string) {
+	req := x.Reply.(*connected).ctx.req
+	s.cfg.Logger.Info("request cancelled", "method", req.Method, "id", req.ID.String(), "reason", reason)
+	x.Interrupt(reason, func(release func()) bool {
+		if _, ok := transport.As[transport.Releaser](s.conn); ok {
+			return s.life.spawn(release) // it may wait for the transport
+		}
+		release()
+		return true
+	})
 }
 
 // notification processes notifications/cancelled and initialized at once, and queues all
@@ -391,45 +411,64 @@ func (s *Session) notification(message jsonrpc.Message, m transport.Message) {
 		s.cfg.Logger.Debug("notification of an unknown subscription dropped", "method", boundary.Text(message.Method, 100))
 		return
 	}
-	req := &Request{Method: message.Method, Params: message.Params, Session: s, values: m.Context}
+	req := &Request{Method: message.Method, Params: message.Params, Session: s}
 	if s.role == RoleServer && (s.withoutSession() || s.cfg.Responder != nil && modern.Is(message.Params)) {
 		if message.Method == mcp.MethodNotificationsCancelled {
 			return
 		}
-		req.Session, req.revision, req.modern = nil, s.cfg.Responder.cfg.Revisions[0], &modernRequest{r: s.cfg.Responder, session: s}
+		req.Session, req.state = nil, &serving{side: &s.cfg.Responder.side, conn: s}
 	}
-	if reason := s.enqueue(req, len(m.Text)); reason != "" {
+	if reason := s.enqueue(notice{req, m.Context}, len(m.Text)); reason != "" {
 		s.warn("notification dropped", "reason", reason, "method", boundary.Text(message.Method, 100))
 	}
 }
 
 // enqueue queues a notification for the handler. size is that of its message, which it retains. It
 // returns the reason if it drops the notification, otherwise "".
-func (s *Session) enqueue(req *Request, size int) (reason string) {
-	switch {
-	case req.modern == nil && s.cfg.Handler == nil && len(s.cfg.Receiving) == 0:
+func (s *Session) enqueue(n notice, size int) (reason string) {
+	switch req := n.req; {
+	case req.Session != nil && s.cfg.Handler == nil && len(s.cfg.Receiving) == 0:
 		return ""
-	case req.modern == nil && s.role == RoleServer && s.handshake.isNew():
+	case req.Session != nil && s.role == RoleServer && s.handshake.isNew():
 		return "session not initialized"
 	case len(req.Method) > maxMethod:
 		return "method name too long"
-	case !s.notices.TryPut(req, size):
+	case !s.notices.TryPut(n, size):
 		return "too many pending"
 	}
 	return ""
 }
 
+// notice is a notification for the handler.
+type notice struct {
+	req    *Request
+	values context.Context // of its message, or nil
+}
+
 // notify passes a notification to the handler, unless the session has ended.
-func (s *Session) notify(req *Request) {
+func (s *Session) notify(n notice) {
+	req := n.req
 	if s.life.over() { // and is about to close notices
 		return
 	}
-	_, err := s.run(&requestContext{lazyctx.Values{Context: s.life.ctx, Other: req.values}, req}, req)
-	if err == nil || boundary.Report(s.cfg.Logger, "handler panicked", err, "method", req.Method) {
-		return
+	ctx := &requestContext{lazyctx.Values{Context: s.life.ctx, Other: n.values}, req}
+	of, err := &s.side, error(nil)
+	if r := s.cfg.Responder; req.state != nil {
+		version, fault := r.versionIn(req, nil)
+		of, err = &r.side, r.check(req, version, fault)
 	}
-	if !s.life.over() && boundary.WireError(err).Code != jsonrpc.CodeMethodNotFound {
-		s.warn("notification failed", "method", req.Method, "error", boundary.ErrorText(err))
+	if err == nil {
+		_, err = of.handle(ctx, req)
+	}
+	s.notified(ctx, req, err)
+}
+
+// notified logs the error of a notification.
+func (e *side) notified(ctx context.Context, req *Request, err error) {
+	switch {
+	case err == nil, boundary.Report(e.cfg.Logger, "handler panicked", err, "method", req.Method):
+	case ctx.Err() == nil && boundary.WireError(err).Code != jsonrpc.CodeMethodNotFound:
+		e.warn("notification failed", "method", req.Method, "error", boundary.ErrorText(err))
 	}
 }
 

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/engine"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/internal/mailbox"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -38,25 +38,22 @@ func (r Role) String() string {
 // a [jsonrpc.Caller] and a [jsonrpc.Notifier], so that [mcp.ToServer] and the like send typed
 // messages through it.
 type Session struct {
-	conn    transport.Conn
-	cfg     Config
-	role    Role
-	handler Handler // with its middleware
-	sender  Sender  // with its middleware
+	side
+	conn transport.Conn
+	role Role
 
 	life      *lifetime
 	closeErr  error // of the connection; set before life.done is closed
-	activity  activity
+	activity  engine.Activity
 	handshake *handshake
 	reopening reopening
-	calls     calls   // requests to the peer
-	listens   listens // the subscriptions of a client in revisions without sessions
-	inbound   inbound // requests of the peer
+	calls     calls      // requests to the peer
+	listens   listens    // the subscriptions of a client in revisions without sessions
+	inbound   engine.Set // requests of the peer
 	trackers  *trackers
 	replies   mailbox.Mailbox[transport.Message] // answers of the read loop
 	// Notifications for the handler; paused while initialize is not answered.
-	notices mailbox.Mailbox[*Request]
-	warnings
+	notices mailbox.Mailbox[notice]
 }
 
 // Limits of pending answers of the read loop.
@@ -68,7 +65,7 @@ const (
 func newSession(conn transport.Conn, role Role, cfg *Config) *Session {
 	s := &Session{
 		conn:      conn,
-		cfg:       cfg.withDefaults(),
+		side:      side{cfg: cfg.withDefaults()},
 		role:      role,
 		life:      newLifetime(),
 		handshake: newHandshake(role),
@@ -81,18 +78,16 @@ func newSession(conn transport.Conn, role Role, cfg *Config) *Session {
 			s.callLate(late, a)
 		}()
 	}}
-	s.inbound = inbound{
-		activity: &s.activity, byID: map[jsonrpc.ID]*serving{}, maxRequests: s.cfg.MaxRequests, maxBytes: s.cfg.MaxBytes,
-	}
+	s.inbound = engine.Set{Activity: &s.activity, MaxRequests: s.cfg.MaxRequests, MaxBytes: s.cfg.MaxBytes}
 	s.replies = mailbox.Mailbox[transport.Message]{
 		Handle: func(m transport.Message) { s.write(m) }, Spawn: s.spawnBusy, MaxItems: maxReplies, MaxBytes: maxReplyBytes,
 	}
-	s.notices = mailbox.Mailbox[*Request]{
+	s.notices = mailbox.Mailbox[notice]{
 		Handle: s.notify, Spawn: s.spawnBusy, MaxItems: s.cfg.MaxNotifications, MaxBytes: s.cfg.MaxBytes,
 	}
 	if c, ok := transport.As[mailbox.Conn](conn); ok {
 		requests, pending := c.Meters()
-		s.inbound.meter, s.replies.Meter, s.notices.Meter = requests, pending, pending
+		s.inbound.Meter, s.replies.Meter, s.notices.Meter = requests, pending, pending
 	}
 	if role == RoleClient {
 		s.notices.Pause()
@@ -218,7 +213,7 @@ func (s *Session) StartClose() { s.stop(ErrClosed) }
 // CodeClosing and returns the cause of ctx. Then it does not wait for handlers that ignore the end
 // of their context; Wait does.
 func (s *Session) Shutdown(ctx context.Context) error {
-	s.inbound.shutdown()
+	s.inbound.Shutdown()
 	s.calls.drain()
 	s.listens.end(ErrClosed)
 	if s.rest(ctx) {
@@ -251,14 +246,7 @@ const shutdownGrace = 100 * time.Millisecond
 func (s *Session) abandon() {
 	ctx, cancel := context.WithTimeout(s.life.ctx, time.Second)
 	defer cancel()
-	for _, st := range s.inbound.abandon() {
-		st.until.Cancel(ErrClosed)
-		st.reporter.Load().Stop()
-		text, _, err := encodeAnswer(st.req.ID, nil, closing())
-		if err != nil || st.deliver(ctx, text) != nil {
-			return
-		}
-	}
+	s.inbound.Abandon(ctx, ErrClosed)
 	s.replies.Wait(ctx) // answers to batches
 }
 
@@ -270,9 +258,7 @@ func (s *Session) stop(cause error) {
 	s.replies.Close()
 	s.notices.Close()
 	s.calls.close(s.life.err(), s.life.err())
-	for _, st := range s.inbound.close() {
-		st.until.Cancel(cause)
-	}
+	s.inbound.Close(cause)
 	s.trackers.close()
 	go func() { // ends when all other goroutines of the session have
 		s.closeErr = boundary.Run(s.conn.Close)
@@ -294,13 +280,13 @@ func (s *Session) panicked(name string, err error) {
 // spawnBusy runs f in a goroutine of the session that Shutdown waits for. It returns false, and
 // does not run f, if the session has ended.
 func (s *Session) spawnBusy(f func()) bool {
-	s.activity.begin()
+	s.activity.Begin()
 	ok := s.life.spawn(func() {
-		defer s.activity.end()
+		defer s.activity.End()
 		f()
 	})
 	if !ok {
-		s.activity.end()
+		s.activity.End()
 	}
 	return ok
 }
@@ -371,7 +357,7 @@ func (s *Session) lost(err *transport.DeliveryError) {
 // peerDone ends the session after the peer has closed its sending side. Handlers may run for the
 // grace period.
 func (s *Session) peerDone() {
-	s.inbound.drain()
+	s.inbound.Refuse()
 	s.calls.close(fmt.Errorf("%w: %w", ErrClosed, io.EOF), ErrClosed)
 	ctx, cancel := context.WithTimeout(s.life.ctx, s.cfg.Grace)
 	s.life.work.Add(1)
@@ -388,7 +374,7 @@ func (s *Session) peerDone() {
 // rest waits until the session is idle or has ended. It returns false if ctx ends first.
 func (s *Session) rest(ctx context.Context) (ok bool) {
 	select {
-	case <-s.activity.done():
+	case <-s.activity.Done():
 		return true
 	case <-s.life.ctx.Done():
 		return true

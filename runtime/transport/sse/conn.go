@@ -15,6 +15,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/runtime/auth"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/engine"
 	"github.com/mcpwire/mcpwire/runtime/internal/mailbox"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/eventstream"
@@ -110,7 +111,7 @@ func (c *conn) Write(ctx context.Context, m transport.Message) error {
 	if !m.Answer {
 		c.unread.Add(n)
 	} else if !c.unread.Take(n) {
-		failed := jsonrpc.NewErrorResponse(m.For, &jsonrpc.Error{Code: codeOverloaded, Message: "overloaded: the answer was dropped, because earlier ones are not read"})
+		failed := jsonrpc.NewErrorResponse(m.For, &jsonrpc.Error{Code: engine.CodeOverloaded, Message: "overloaded: the answer was dropped, because earlier ones are not read"})
 		m.Text, _ = codec.Marshal(&failed) // strings of our own are always encoded
 		n = sizeOf(&m)
 		c.unread.Add(n)

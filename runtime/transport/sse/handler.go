@@ -16,6 +16,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/runtime/auth"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/engine"
 	"github.com/mcpwire/mcpwire/runtime/internal/mailbox"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/eventstream"
@@ -237,7 +238,7 @@ func (h *Handler) receive(ctx context.Context, w http.ResponseWriter, r *http.Re
 		return
 	}
 	defer h.leave(c.account)
-	share := &guard.Share{Room: c.account.bodies, Free: free, Code: codeOverloaded}
+	share := &guard.Share{Room: c.account.bodies, Free: free, Code: engine.CodeOverloaded}
 	defer share.Release() // after the message has waited for room in the queue
 	text, ok := guard.ReadBody(w, r, h.o.MaxMessage, h.o.StallTimeout, share)
 	if !ok {
@@ -288,9 +289,6 @@ func (h *Handler) permits(ctx context.Context, w http.ResponseWriter, text []byt
 // requests of each connection do not count for the limit of those that are being served, and of its
 // messages for that of the unread ones.
 const freeBytes = 64 << 10
-
-// codeOverloaded is session.CodeOverloaded.
-const codeOverloaded = -32050
 
 // Errors of add.
 var (

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/engine"
 	"github.com/mcpwire/mcpwire/runtime/internal/mailbox"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
@@ -222,7 +223,7 @@ func (c *serverConn) add(ctx context.Context, st *serverStream, m transport.Mess
 		return nil, errOver
 	}
 	if m.Answer && (st.batch || len(m.Text) > c.h.o.MaxInitialize) && !c.out.hold(&st.outlet, len(m.Text)) {
-		m.Text, _ = errorResponse(m.For, &jsonrpc.Error{Code: codeOverloaded, Message: errUnread}) // strings of our own are always encoded
+		m.Text, _ = errorResponse(m.For, &jsonrpc.Error{Code: engine.CodeOverloaded, Message: errUnread}) // strings of our own are always encoded
 	}
 	e, alone := st.next(m)
 	if alone || e.Last {

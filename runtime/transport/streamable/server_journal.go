@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/internal/engine"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
@@ -87,7 +88,7 @@ func (j *journal) interrupt(ctx context.Context, stream PersistedStream) {
 		return
 	}
 	for i, id := range ids {
-		text, err := errorResponse(id, &jsonrpc.Error{Code: codeClosed, Message: "the server was restarted while it served the request"})
+		text, err := errorResponse(id, &jsonrpc.Error{Code: engine.CodeClosing, Message: "the server was restarted while it served the request"})
 		if err != nil {
 			return // not reached: the id was decoded
 		}

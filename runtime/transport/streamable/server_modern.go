@@ -9,6 +9,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/auth"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/engine"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
 )
@@ -90,7 +91,7 @@ func (h *Handler) serveModern(ctx context.Context, w http.ResponseWriter, r *htt
 
 // errReauthorize ends subscriptions/listen when its token is no longer valid. The client listens
 // again, with a new one.
-var errReauthorize = &jsonrpc.Error{Code: codeClosed, Message: auth.ErrExpired.Error()}
+var errReauthorize = &jsonrpc.Error{Code: engine.CodeClosing, Message: auth.ErrExpired.Error()}
 
 // checkHeader returns the version of a modern message, or its first fault: an incomplete _meta, or
 // a header field that differs from the message (MCP Streamable HTTP, "Server Validation"). It does

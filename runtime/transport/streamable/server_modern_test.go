@@ -359,9 +359,9 @@ func TestStatusOfModernErrors(t *testing.T) {
 		{&jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown tool"}, 200, -32602, ""},
 		{&jsonrpc.Error{Code: 7, Message: "own"}, 200, 7, ""},
 		{errors.New("failed"), 200, -32603, ""},
-		// Reserved codes are mapped to others.
+		// Reserved codes are mapped to others, and that of a missing resource to the one of these revisions.
 		{&jsonrpc.Error{Code: -32000, Message: "own"}, 200, -31000, ""},
-		{&jsonrpc.Error{Code: -32002, Message: "no resource"}, 200, -31002, ""},
+		{&jsonrpc.Error{Code: -32002, Message: "no resource"}, 200, -32602, ""},
 		{&jsonrpc.Error{Code: -32019, Message: "own"}, 200, -31019, ""},
 		{&jsonrpc.Error{Code: -32023, Message: "own"}, 200, -31023, ""},
 		{&jsonrpc.Error{Code: -32042, Message: "visit a page"}, 200, -31042, ""},

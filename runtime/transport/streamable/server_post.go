@@ -14,15 +14,10 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/engine"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
-)
-
-// Error codes with which the client may try again: session.CodeClosing and session.CodeOverloaded.
-const (
-	codeClosed     = -32051
-	codeOverloaded = -32050
 )
 
 // The header fields of the protocol, in the canonical form of package http.
@@ -158,7 +153,7 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	maxBody := h.o.MaxMessage
 	if taken != nil {
 		share = &taken.body // a subscription keeps it, but not its message
-		*share = guard.Share{Room: taken.usage.bodies, Free: int64(h.o.MaxInitialize), Code: codeOverloaded}
+		*share = guard.Share{Room: taken.usage.bodies, Free: int64(h.o.MaxInitialize), Code: engine.CodeOverloaded}
 		if named {
 			share.Code = modern.CodeOverloaded
 		}
@@ -171,7 +166,7 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		}
 		u, free := h.enter(account) // also after c has ended
 		defer h.exit(u)
-		*share = guard.Share{Room: u.bodies, Free: int64(free), Code: codeOverloaded}
+		*share = guard.Share{Room: u.bodies, Free: int64(free), Code: engine.CodeOverloaded}
 	}
 	defer share.Release() // held until the requests are answered
 	p.share = share
@@ -388,7 +383,7 @@ func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.R
 			refuse(w, errDraining)
 			return
 		}
-		guard.RefuseCall(w, http.StatusOK, p.requests[0], &jsonrpc.Error{Code: codeClosed, Message: "the session has ended"})
+		guard.RefuseCall(w, http.StatusOK, p.requests[0], &jsonrpc.Error{Code: engine.CodeClosing, Message: "the session has ended"})
 	case replyNothing:
 		if opening {
 			c.in.Close(transport.ErrClosed) // no client knows the session
@@ -481,12 +476,12 @@ func (c *serverConn) opened(ctx context.Context, params, answer []byte) bool {
 // refuse answers a request that failed with err.
 func refuse(w http.ResponseWriter, err error) {
 	status := http.StatusServiceUnavailable
-	code := int64(codeClosed)
+	code := int64(engine.CodeClosing)
 	switch {
 	case errors.Is(err, ErrUnknown), errors.Is(err, transport.ErrClosed):
 		status, code, err = http.StatusNotFound, jsonrpc.CodeInvalidRequest, errors.New("no such session")
 	case errors.Is(err, errTooMany), errors.Is(err, errFull), errors.Is(err, errTooManyRequests), errors.Is(err, errTooManyStreams), errors.Is(err, transport.ErrStalled):
-		status, code = http.StatusTooManyRequests, codeOverloaded
+		status, code = http.StatusTooManyRequests, engine.CodeOverloaded
 	case errors.Is(err, errID), errors.Is(err, errOpen):
 		status, code = http.StatusInternalServerError, jsonrpc.CodeInternalError
 	case errors.Is(err, errIDInUse):
