@@ -134,7 +134,7 @@ func TestPayloadWorkIsLinear(t *testing.T) {
 	limits := codec.MaxDepth(1 << 30)
 	for _, g := range growing {
 		t.Run(g.name, func(t *testing.T) {
-			doubling.Check(t, func(n int) func() {
+			doubling.CheckQuick(t, func(n int) func() {
 				p := hostile.Payload{Method: g.method, Def: g.def, Text: g.text(n / 2)}
 				text, _ := p.Message(false)
 				late, _ := p.Message(true)
@@ -148,7 +148,7 @@ func TestPayloadWorkIsLinear(t *testing.T) {
 					}
 				}
 			})
-			doubling.Check(t, func(n int) func() {
+			doubling.CheckQuick(t, func(n int) func() {
 				p := hostile.Payload{Method: g.method, Def: g.def, Text: g.text(n / 2)}
 				v, err := decodePayload(p, p.Text, limits)
 				return func() {
