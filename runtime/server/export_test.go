@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"testing"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
 // ModernState describes the state that the modern requests of all principals share.
@@ -17,6 +20,14 @@ func ModernState(s *Server) string {
 		p.store, p.persisted, p.reopened, p.lists, p.restored, p.ended, p.stateChanges, p.clientLevel, p.principal, p.subscriptions, p.subscribedBytes,
 		p.subscriptionLocks, p.elicitations, p.notices, p.pendingLogs, p.pendingLogBytes, p.sendingNotices, p.roots.known, p.roots.list, p.roots.changes,
 		len(s.listeners.open), len(s.listeners.quota.Used()))
+}
+
+// Open is [Server.Serve] with a function that opens the session, and without persisted state.
+func Open(s *Server, open func(*mcp.InitializeResult, *session.Config) *session.Session) (*session.Session, error) {
+	if err := s.Start(context.Background()); err != nil {
+		return nil, err
+	}
+	return s.openFor(newPeer(s), open)
 }
 
 // WrapStepAllocs returns the number of allocations that a step without middleware has for it.

@@ -46,7 +46,7 @@ func connectRounds(t testing.TB, s *server.Server) *roundClient {
 func connectRoundsAs(t testing.TB, s *server.Server, principal string) *roundClient {
 	t.Helper()
 	here, there := inmemory.Pair(inmemory.Options{})
-	if _, err := s.Open(func(result *mcp.InitializeResult, cfg *session.Config) *session.Session {
+	if _, err := server.Open(s, func(result *mcp.InitializeResult, cfg *session.Config) *session.Session {
 		cfg.Principal = principal
 		return session.Serve(there, result, cfg)
 	}); err != nil {

@@ -152,21 +152,7 @@ func (s *Server) serve(ctx context.Context, conn transport.Conn, principal strin
 	return sess, err
 }
 
-// Open starts the server, as [Server.Start] does, and opens a session with the caller's function,
-// which may call [session.Restore], for example. That function receives the result of the handshake
-// and the configuration of the session, and returns the session. If the server cannot start, Open
-// fails with the error of Start. If the server is closed, it fails with [session.ErrClosed]. Open
-// does not restore persisted state; use Serve for that.
-func (s *Server) Open(open func(result *mcp.InitializeResult, cfg *session.Config) *session.Session) (*session.Session, error) {
-	if open == nil {
-		return nil, errors.New("server: open a session: nil function")
-	}
-	if err := s.Start(context.Background()); err != nil {
-		return nil, err
-	}
-	return s.openFor(newPeer(s), open)
-}
-
+// openFor opens the session that start returns for a peer.
 func (s *Server) openFor(p *peer, start func(*mcp.InitializeResult, *session.Config) *session.Session) (sess *session.Session, err error) {
 	result, err := s.initializeResult()
 	if err != nil {
@@ -182,9 +168,7 @@ func (s *Server) openFor(p *peer, start func(*mcp.InitializeResult, *session.Con
 			s.removePeer(p)
 		}
 	}()
-	if sess = start(result, cfg); sess == nil {
-		return nil, errors.New("server: open a session: the function returned nil")
-	}
+	sess = start(result, cfg)
 	p.session.Store(sess)
 	s.mu.Lock()
 	s.bySession[sess] = p

@@ -88,9 +88,8 @@ func TestMistakesAreRecordedWithTheirLine(t *testing.T) {
 	}
 	_, conn := inmemory.Pair(inmemory.Options{})
 	_, serveErr := s.Serve(conn)
-	_, openErr := s.Open(func(*mcp.InitializeResult, *session.Config) *session.Session { return nil })
 	for name, err := range map[string]error{
-		"Start": s.Start(t.Context()), "Serve": serveErr, "Open": openErr, "Run": s.Run(t.Context(), conn),
+		"Start": s.Start(t.Context()), "Serve": serveErr, "Run": s.Run(t.Context(), conn),
 		"ServeStdio": s.ServeStdio(t.Context()), "ListenAndServe": s.ListenAndServe(t.Context(), "localhost:0", nil),
 	} {
 		if err == nil || err.Error() != s.Err().Error() {

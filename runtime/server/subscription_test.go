@@ -192,7 +192,7 @@ func TestChangesDuringHandshakeAreAnnounced(t *testing.T) {
 				synctest.Wait()
 				send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 			}
-			must(s.Open(func(result *mcp.InitializeResult, cfg *session.Config) *session.Session {
+			must(server.Open(s, func(result *mcp.InitializeResult, cfg *session.Config) *session.Session {
 				sess := session.Serve(serverConn, result, cfg)
 				if inside {
 					handshake()

@@ -301,8 +301,9 @@ func TestShutdownWaitsForCalls(t *testing.T) {
 		if err := <-stopped; err != nil {
 			t.Error(err)
 		}
-		if _, err := s.Open(func(*mcp.InitializeResult, *session.Config) *session.Session { return nil }); !errors.Is(err, session.ErrClosed) {
-			t.Errorf("Open after Shutdown: got %v, want ErrClosed", err)
+		_, conn := inmemory.Pair(inmemory.Options{})
+		if _, err := s.Serve(conn); !errors.Is(err, session.ErrClosed) {
+			t.Errorf("Serve after Shutdown: got %v, want ErrClosed", err)
 		}
 		if n := len(s.Sessions()); n != 0 {
 			t.Errorf("%d sessions are open", n)

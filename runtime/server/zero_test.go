@@ -43,10 +43,6 @@ func TestNilArgumentsAreErrors(t *testing.T) {
 			_, err := s.Serve(nil)
 			return err
 		},
-		"function to open a session": func() error {
-			_, err := s.Open(nil)
-			return err
-		},
 		"function to change": func() error { return h.Change(nil) },
 	} {
 		if err := do(); err == nil || !strings.HasPrefix(err.Error(), "server: ") || !strings.Contains(err.Error(), ": nil ") {

@@ -100,10 +100,12 @@ func (s *Session) opens(ctx context.Context, r handshakeResult) error {
 // Serve opens a session as the server of conn and returns at once; see [Session.Ready] and
 // [Session.Wait]. It answers initialize with result, and sets the protocol version in it. The
 // session owns conn (MCP lifecycle, "Initialization"). If conn is a [transport.Restored] that
-// belongs to a stored session, Serve restores it; see [Restore].
+// belongs to a stored session, Serve restores it: the session is ready at once, and rejects initialize.
+// Requests that were in flight in the earlier session are lost, and the ids of later requests differ
+// from those of the earlier session.
 func Serve(conn transport.Conn, result *mcp.InitializeResult, cfg *Config) *Session {
 	if state, ok := restored(conn, result); ok {
-		return Restore(conn, state, cfg)
+		return restore(conn, state, cfg)
 	}
 	s := newSession(conn, RoleServer, cfg)
 	var own mcp.InitializeResult
@@ -115,8 +117,7 @@ func Serve(conn transport.Conn, result *mcp.InitializeResult, cfg *Config) *Sess
 	return s
 }
 
-// State is the outcome of the handshake of a session. It suffices to restore the session in another
-// process, or over another connection.
+// State is the outcome of the handshake of a session.
 type State struct {
 	Revision mcp.Revision
 	Client   *mcp.InitializeRequestParams // nil if unknown: then the client has no capabilities
@@ -129,10 +130,8 @@ func (s *Session) State() (state State, ok bool) {
 	return State{a.revision, a.client, a.server}, a.phase == phaseReady
 }
 
-// Restore opens a session as the server of conn with the state of an earlier session. It is ready
-// at once, and rejects initialize. Requests that were in flight in the earlier session are lost.
-// Ids of later requests differ from those of the earlier session.
-func Restore(conn transport.Conn, state State, cfg *Config) *Session {
+// restore opens a session as the server of conn with the state of an earlier session.
+func restore(conn transport.Conn, state State, cfg *Config) *Session {
 	s := newSession(conn, RoleServer, cfg)
 	s.calls.idPrefix += rand.Text() + "-"
 	s.handshake.set(func(a *agreement) {

@@ -16,6 +16,7 @@ import (
 	"github.com/mcpwire/mcpwire/internal/sessiontest"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
 // Proves LIFE-01, LIFE-03, LIFE-14.
@@ -551,6 +552,15 @@ func TestProgressExtendsRequestsProgress(t *testing.T) {
 	})
 }
 
+// restoredConn is a connection of a session that was opened before.
+type restoredConn struct {
+	transport.Conn
+	revision   mcp.Revision
+	initialize []byte // nil if it is unknown
+}
+
+func (c restoredConn) Restored() (mcp.Revision, []byte, bool) { return c.revision, c.initialize, true }
+
 // Proves JSONRPC-04.
 func TestRestoreOverAnotherConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -563,10 +573,15 @@ func TestRestoreOverAnotherConnection(t *testing.T) {
 		if !ok {
 			t.Fatal("State is not set after the handshake")
 		}
+		initialize, err := codec.Marshal(state.Client)
+		if err != nil {
+			t.Fatal(err)
+		}
 		s.Close()
 		for range 2 {
-			p, conn := newPeer(t)
-			s := session.Restore(conn, state, &session.Config{Handler: custom()})
+			p, there := newPeer(t)
+			conn := restoredConn{there, state.Revision, initialize}
+			s := session.Serve(conn, state.Server, &session.Config{Handler: custom()})
 			defer s.Close()
 			if err := s.Ready(t.Context()); err != nil {
 				t.Error(err)
@@ -605,7 +620,7 @@ func TestRestoreOverAnotherConnection(t *testing.T) {
 func TestRestoreWithUnknownClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, conn := newPeer(t)
-		s := session.Restore(conn, session.State{Revision: mcp.Revision20250326, Server: &mcp.InitializeResult{}}, &session.Config{Handler: custom()})
+		s := session.Serve(restoredConn{conn, mcp.Revision20250326, nil}, nil, &session.Config{Handler: custom()})
 		defer s.Close()
 		p.talk(`
 			> {"jsonrpc":"2.0","id":1,"method":"x/nothing"}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -120,25 +119,6 @@ func TestAddMetaKeepsOtherMembers(t *testing.T) {
 		got, err := session.AddMeta(json.RawMessage(c.in), "k", codec.StringScalar("v"))
 		if string(got) != c.want || (err != nil) != (c.want == "") {
 			t.Errorf("%s: got %s, %v", c.in, got, err)
-		}
-	}
-}
-
-func TestLogMiddleware(t *testing.T) {
-	var in, out strings.Builder
-	synctest.Test(t, func(t *testing.T) {
-		server := toolServer(custom())
-		server.Config.Receiving = []session.Middleware{session.LogReceived(slog.New(slog.NewTextHandler(&in, nil)), slog.LevelInfo)}
-		client := sessiontest.Side{Config: session.Config{Sending: []session.SendMiddleware{session.LogSent(slog.New(slog.NewTextHandler(&out, nil)), slog.LevelInfo)}}}
-		c, _ := sessiontest.Pair(t, client, server)
-		c.Call(t.Context(), "x/error", nil)
-	})
-	for log, want := range map[*strings.Builder]string{
-		&in:  `msg=received method=x/error took=0s id=2 error="handler failed"`,
-		&out: `msg=sent method=x/error took=0s error="jsonrpc: handler failed (code -32603)"`,
-	} {
-		if !strings.Contains(log.String(), want) {
-			t.Errorf("%s is not in the log:\n%s", want, log)
 		}
 	}
 }
