@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
@@ -174,7 +175,7 @@ func (o *Options) capabilities() mcp.ClientCapabilities {
 		c.Tasks = receiver.ClientCapabilities(o.Session.Principal != "", o.Sample != nil, c.Elicitation != nil)
 	}
 	if !o.NoTasks {
-		c.Extensions = withTasksExtension(c.Extensions)
+		c.Extensions = modern.WithTasks(c.Extensions)
 	}
 	return c
 }

@@ -4,31 +4,10 @@ import (
 	"context"
 	"encoding/json"
 
-	"github.com/mcpwire/mcpwire/codec"
-	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 )
-
-// withTasksExtension returns extensions with the Tasks extension. It returns them unchanged if they
-// have it, or are not an object.
-func withTasksExtension(extensions json.RawMessage) json.RawMessage {
-	if extensions == nil {
-		return json.RawMessage(`{"` + tasks.ExtensionID + `":{}}`)
-	}
-	all := map[string]json.RawMessage{}
-	if codec.Unmarshal(extensions, value.Of(&all)) != nil || all[tasks.ExtensionID] != nil {
-		return extensions
-	}
-	all[tasks.ExtensionID] = json.RawMessage(`{}`)
-	text, err := codec.Marshal(value.Of(all))
-	if err != nil {
-		return extensions
-	}
-	return text
-}
 
 // withoutTasksExtension is sending middleware. It removes the Tasks extension, which revisions with
 // sessions do not have, from initialize.

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/server/internal/results"
 )
 
 // Caching sets how long clients may reuse a result before they fetch it again, by the kind of the
@@ -41,11 +41,8 @@ func (c *Caching) times() map[string]*time.Duration {
 	}
 }
 
-// cacheHint is the caching hint of a result. The zero value means that there is none.
-type cacheHint struct {
-	ttl   time.Duration
-	scope mcp.CacheScope
-}
+// cacheHint is the option [CacheContents]. The zero value means that there is none.
+type cacheHint results.Hint
 
 // CacheContents sets how long clients may reuse the contents of a resource, or of the resources of
 // a template. The scope is public if all users may reuse them, or private if only the user that has
@@ -66,16 +63,16 @@ func (h cacheHint) check() error {
 	switch {
 	case h == cacheHint{}:
 		return nil
-	case h.ttl < 0:
-		return fmt.Errorf("CacheContents: negative time (%v)", h.ttl)
-	case h.scope != mcp.CacheScopePrivate && h.scope != mcp.CacheScopePublic:
-		return fmt.Errorf("CacheContents: scope %q, want private or public", h.scope)
+	case h.TTL < 0:
+		return fmt.Errorf("CacheContents: negative time (%v)", h.TTL)
+	case h.Scope != mcp.CacheScopePrivate && h.Scope != mcp.CacheScopePublic:
+		return fmt.Errorf("CacheContents: scope %q, want private or public", h.Scope)
 	}
 	return nil
 }
 
 // hint returns the caching hint of a complete result of a method, or none if it is not cacheable.
-func (s *Server) hint(method string) cacheHint {
+func (s *Server) hint(method string) results.Hint {
 	c := &s.cfg.Features.Caching
 	switch method {
 	case mcp.MethodServerDiscover:
@@ -91,7 +88,7 @@ func (s *Server) hint(method string) cacheHint {
 	case mcp.MethodResourcesRead:
 		return s.hintOf(method, c.Contents, true)
 	}
-	return cacheHint{}
+	return results.Hint{}
 }
 
 // varies reports whether the list that a method returns may differ between callers: it has features
@@ -114,11 +111,11 @@ func (s *Server) varies(method string) bool {
 }
 
 // hintOf returns a hint. Private reports whether the result is known to depend on the caller.
-func (s *Server) hintOf(method string, ttl time.Duration, private bool) cacheHint {
+func (s *Server) hintOf(method string, ttl time.Duration, private bool) results.Hint {
 	if private || s.cfg.Features.Caching.Private || s.protected.Load() || s.edited(method) {
-		return cacheHint{ttl, mcp.CacheScopePrivate}
+		return results.Hint{TTL: ttl, Scope: mcp.CacheScopePrivate}
 	}
-	return cacheHint{ttl, mcp.CacheScopePublic}
+	return results.Hint{TTL: ttl, Scope: mcp.CacheScopePublic}
 }
 
 // edited reports whether functions of the author may change the results of a method.
@@ -127,17 +124,7 @@ func (s *Server) edited(method string) bool {
 }
 
 // contentsHint returns the hint for the contents of a resource with the option [CacheContents].
-func (s *Server) contentsHint(r *found) cacheHint {
-	private := r.caching.scope == mcp.CacheScopePrivate || !r.open || r.wrapped != nil
-	return s.hintOf(mcp.MethodResourcesRead, r.caching.ttl, private)
-}
-
-// encode writes the members of the hint, unless there is none.
-func (h cacheHint) encode(w *wire.Writer) {
-	if h.scope == "" {
-		return
-	}
-	w.Key(`,"ttlMs":`)
-	w.Int(h.ttl.Milliseconds())
-	w.KeyText(`,"cacheScope":"`, string(h.scope))
+func (s *Server) contentsHint(r *found) results.Hint {
+	private := r.caching.Scope == mcp.CacheScopePrivate || !r.open || r.wrapped != nil
+	return s.hintOf(mcp.MethodResourcesRead, r.caching.TTL, private)
 }

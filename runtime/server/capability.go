@@ -12,6 +12,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/server/internal/results"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
@@ -160,7 +161,7 @@ func (p *peer) receive(next session.Handler) session.Handler {
 			if session.Principal(ctx) == "" {
 				handshake = undeclareList(handshake)
 			}
-			return projectInitialize(mcp.Revision(handshake.ProtocolVersion), handshake), nil
+			return results.ProjectInitialize(mcp.Revision(handshake.ProtocolVersion), handshake), nil
 		}
 		return result, err
 	}

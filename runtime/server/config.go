@@ -14,6 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/auth"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
 	"github.com/mcpwire/mcpwire/runtime/server/internal/schemas"
 	"github.com/mcpwire/mcpwire/runtime/session"
@@ -332,7 +333,7 @@ func (cfg *Config) complete(name, version string) []error {
 	}
 	cfg.Features.Methods = maps.Clone(cfg.Features.Methods)
 	for _, method := range slices.Sorted(maps.Keys(cfg.Features.Methods)) {
-		if isReserved(method) {
+		if modern.IsReserved(method) {
 			faults.Add(fmt.Errorf("server: method %q: the name is reserved for tasks", method))
 			delete(cfg.Features.Methods, method)
 		}

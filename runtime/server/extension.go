@@ -2,36 +2,15 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
-
-// replaceTasks removes the tasks capability of sessions, and adds the Tasks extension if add is
-// true.
-func replaceTasks(c *mcp.ServerCapabilities, add bool) error {
-	c.Tasks = nil
-	if !add {
-		return nil
-	}
-	extensions := map[string]json.RawMessage{}
-	if c.Extensions != nil {
-		if err := codec.Unmarshal(c.Extensions, value.Of(&extensions)); err != nil {
-			return err
-		}
-	}
-	extensions[tasks.ExtensionID] = json.RawMessage(`{}`)
-	text, err := codec.Marshal(value.Of(extensions))
-	c.Extensions = text
-	return err
-}
 
 // extensionTasks returns the Manager of the tasks for modern requests, or nil if the server has not
 // declared the Tasks extension.

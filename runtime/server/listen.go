@@ -12,7 +12,6 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -74,7 +73,7 @@ func (l *listener) notify(method, uri string) {
 
 // taskChanged reports a change of a task.
 func (l *listener) taskChanged(id string) {
-	l.changes.Add(notice{method: tasks.MethodNotificationsTasks, uri: id})
+	l.changes.Add(notice{method: modern.NotificationTask, uri: id})
 }
 
 // compareNotices sorts lists first.
@@ -219,7 +218,7 @@ func (l *listener) send(ctx context.Context) error {
 	for _, n := range l.changes.Take() {
 		var params codec.Encoder = &mcp.NotificationParams{Meta: &l.id}
 		switch {
-		case n.method == tasks.MethodNotificationsTasks:
+		case n.method == modern.NotificationTask:
 			state, err := receiver.WatchedTask(ctx, l.tasks, n.uri, &l.id)
 			if errors.Is(err, task.ErrUnavailable) {
 				continue // the Watch reports the task again

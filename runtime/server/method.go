@@ -2,12 +2,10 @@ package server
 
 import (
 	"context"
-	"strings"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 	"github.com/mcpwire/mcpwire/runtime/internal/methods"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
@@ -139,14 +137,4 @@ func (p *peer) methods(rest session.Handler) session.Handler {
 		}
 		return rest(ctx, req)
 	}
-}
-
-// isReserved reports whether the name of a method is reserved for tasks, and no method of tasks has it
-// (MCP tasks extension, "Reservations").
-func isReserved(method string) bool {
-	if !strings.HasPrefix(method, "tasks/") && !strings.HasPrefix(method, "notifications/tasks/") {
-		return false
-	}
-	_, ofSessions := mcp.LookupMethod(method)
-	return !ofSessions && !tasks.RevisionExtTasks.Has(method)
 }

@@ -3,16 +3,15 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
-	"github.com/mcpwire/mcpwire/codec/wire"
+	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
+	"github.com/mcpwire/mcpwire/runtime/server/internal/results"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
@@ -20,10 +19,11 @@ import (
 // newResponder sets the Responder of modern requests.
 func (s *Server) newResponder() {
 	s.modern = &peer{s: s} // requests of all principals share it, so it must have no state
+	s.completer.SharesExtension = s.sharesExtension
 	s.limits = newPrincipalLimits(&s.cfg)
 	info := mcp.Implementation{Name: s.cfg.Info.Name, Title: s.cfg.Info.Title, Version: s.cfg.Info.Version}
 	if text, err := codec.Marshal(&info); err == nil && !s.cfg.Features.OmitServerInfo {
-		s.serverInfo = text
+		s.completer.ServerInfo = text
 	}
 	cfg := s.cfg.Session
 	cfg.Handler = s.modern.methods(s.modern.handler())
@@ -90,14 +90,8 @@ type discovery struct {
 	features uint64 // Server.features at the time
 	tasks    bool   // the Tasks extension is declared
 	result   *mcp.DiscoverResult
-	text     encoded
+	text     results.Text
 }
-
-// encoded is the JSON text of a result.
-type encoded []byte
-
-// EncodeJSON writes the text.
-func (t encoded) EncodeJSON(w *wire.Writer) { w.LitBytes(t) }
 
 // discovery returns the current result of server/discover. It builds a new one only after a change
 // of features or extensions.
@@ -113,8 +107,9 @@ func (s *Server) discovery() (*discovery, error) {
 	rev := s.responder.Revisions()[0]
 	result := &mcp.DiscoverResult{Capabilities: initialize.Capabilities, Instructions: initialize.Instructions, ResultType: modern.ResultComplete}
 	hasTasks := result.Capabilities.Tasks != nil && s.tasks.Load() != nil
-	if err := replaceTasks(&result.Capabilities, hasTasks); err != nil {
-		return nil, err
+	result.Capabilities.Tasks = nil // a capability of sessions
+	if hasTasks {
+		result.Capabilities.Extensions = modern.WithTasks(result.Capabilities.Extensions)
 	}
 	if !s.cfg.Features.OmitServerInfo {
 		result.Meta = &mcp.ResultMetaObject{ServerInfo: &s.cfg.Info}
@@ -123,7 +118,7 @@ func (s *Server) discovery() (*discovery, error) {
 		result.SupportedVersions = append(result.SupportedVersions, string(rev))
 	}
 	hint := s.hint(mcp.MethodServerDiscover)
-	result.TTLMs, result.CacheScope = hint.ttl.Milliseconds(), hint.scope
+	result.TTLMs, result.CacheScope = hint.TTL.Milliseconds(), hint.Scope
 	d := &discovery{features: features, tasks: hasTasks, result: mcp.Project(rev, result)}
 	if d.text, err = boundary.Marshal(d.result); err != nil {
 		return nil, err
@@ -141,178 +136,28 @@ func (h *handler) Discover(context.Context, *mcp.RequestParams) (*mcp.DiscoverRe
 	return d.result, nil
 }
 
-// complete adds the members that all results of modern revisions have: the kind of the result, the
-// server info and, for some methods, caching hints. Members that the result already has are kept.
+// complete adds the members that all results of modern revisions have.
 func (s *Server) complete(req *session.Request, result codec.Encoder) codec.Encoder {
 	if d := s.discovered.Load(); d != nil && result == codec.Encoder(d.result) {
 		return d.text
 	}
-	if result == nil {
-		result = encoded(`{}`)
-	}
-	return &completed{s, req, s.hint(req.Method), result}
+	return s.completer.Complete(req, s.hint(req.Method), result)
 }
 
-// completed is a result with the members that complete adds.
-type completed struct {
-	s      *Server
-	req    *session.Request
-	hint   cacheHint
-	result codec.Encoder
-}
-
-// Unwrap returns the result without the added members, for middleware that looks at results.
-func (c *completed) Unwrap() codec.Encoder { return c.result }
-
-// EncodeJSON writes the added members, then those of the result.
-func (c *completed) EncodeJSON(w *wire.Writer) {
-	w.Begin()
-	if isTyped(c.req.Method, c.result) {
-		c.encodeServerInfo(w)
-		w.EndWith(c.result)
-		return
-	}
-	if isBare(c.result) {
-		w.KeyText(`,"resultType":"`, modern.ResultComplete)
-		c.encodeServerInfo(w)
-		c.hint.encode(w)
-		w.EndWith(c.result)
-		return
-	}
-	text, err := c.withServerInfo()
-	if err != nil {
-		w.Fail("", err)
-		return
-	}
-	kind, found := codec.Member(text, "resultType")
-	if !found {
-		w.KeyText(`,"resultType":"`, modern.ResultComplete)
-	} else if !c.mayBe(kind) {
-		w.Fail("", fmt.Errorf("server: %s: resultType %s is not defined by the protocol or by an extension that both sides declare", c.req.Method, boundary.Text(string(kind), maxQuotedBytes)))
-		return
-	}
-	_, hasTTL := codec.Member(text, "ttlMs")
-	_, hasScope := codec.Member(text, "cacheScope")
-	if !hasTTL && !hasScope && (!found || string(kind) == `"`+modern.ResultComplete+`"`) {
-		c.hint.encode(w)
-	}
-	w.EndWith(encoded(text))
-}
-
-// mayBe reports whether the result may be of a kind, given as JSON. Kinds that the protocol does
-// not define belong to an extension that both sides have declared (MCP basic, "ResultType").
-func (c *completed) mayBe(kind json.RawMessage) bool {
-	switch string(kind) {
-	case `"` + modern.ResultComplete + `"`:
-		return true
-	case `"` + modern.ResultInputRequired + `"`:
-		return modern.TakesInput(c.req.Method)
-	}
-	d, err := c.s.discovery()
-	client := c.req.ClientCapabilities()
-	if err != nil || client == nil || len(kind) == 0 || kind[0] != '"' {
+// sharesExtension reports whether the server and the client of a request have declared a common
+// extension.
+func (s *Server) sharesExtension(req *session.Request) bool {
+	d, err := s.discovery()
+	client := req.ClientCapabilities()
+	if err != nil || client == nil {
 		return false
 	}
-	shared := false
-	codec.ReadPart(d.result.Capabilities.Extensions, func(r *wire.Reader) {
-		r.Object()
-		for id, more := r.NextKey(); more && !shared; id, more = r.NextKey() {
-			shared = declaresExtension(client, string(id))
-			r.Skip()
+	var own map[string]json.RawMessage
+	codec.Unmarshal(d.result.Capabilities.Extensions, value.Of(&own)) // otherwise there are none
+	for id := range own {
+		if declaresExtension(client, id) {
+			return true
 		}
-	})
-	return shared
-}
-
-// encodeServerInfo writes a _meta with the server info, if there is one.
-func (c *completed) encodeServerInfo(w *wire.Writer) {
-	if c.s.serverInfo == nil {
-		return
-	}
-	w.Key(`,"_meta":`)
-	w.Begin()
-	w.Key(`,"` + modern.MetaServerInfo + `":`)
-	w.LitBytes(c.s.serverInfo)
-	w.End()
-}
-
-// withServerInfo returns the text of the result, with the server info in its _meta. A server info
-// that is already there is kept. withServerInfo checks the keys of the _meta, except those of raw
-// text, which may come from a third party.
-func (c *completed) withServerInfo() (json.RawMessage, error) {
-	text, err := codec.Marshal(c.result)
-	if err != nil {
-		return nil, err
-	}
-	meta, _ := codec.Member(text, "_meta")
-	if _, raw := c.result.(session.Raw); !raw {
-		err = checkMetaKeys(meta)
-	}
-	if _, found := codec.Member(meta, modern.MetaServerInfo); found || err != nil || c.s.serverInfo == nil {
-		return text, err
-	}
-	return session.AddMeta(text, modern.MetaServerInfo, encoded(c.s.serverInfo))
-}
-
-// checkMetaKeys checks the keys of a _meta; nil stands for none.
-func checkMetaKeys(meta json.RawMessage) (err error) {
-	codec.ReadPart(meta, func(r *wire.Reader) {
-		r.Object()
-		for key, more := r.NextKey(); more && err == nil; key, more = r.NextKey() {
-			err = session.CheckMetaKey(string(key))
-			r.Skip()
-		}
-	})
-	return err
-}
-
-// checkMeta returns an error if a result with this _meta cannot be sent.
-func checkMeta(meta *mcp.ResultMetaObject) error {
-	if meta == nil {
-		return nil
-	}
-	text, err := boundary.Marshal(meta)
-	if err == nil {
-		err = checkMetaKeys(text)
-	}
-	return err
-}
-
-// isTyped reports whether a result has a resultType that the method allows, and no _meta.
-func isTyped(method string, result codec.Encoder) bool {
-	switch r := result.(type) {
-	case *mcp.InputRequiredResult:
-		return r.Meta == nil && modern.TakesInput(method)
-	case *receiver.ExtensionTask:
-		return true
-	case *tasks.UpdateTaskResult:
-		return r.Meta == nil
-	case *tasks.CancelTaskResult:
-		return r.Meta == nil
-	}
-	return false
-}
-
-// isBare reports whether a result is of a type of the protocol and has none of the members that
-// complete adds. Most results are.
-func isBare(result codec.Encoder) bool {
-	switch r := result.(type) {
-	case *mcp.CallToolResult:
-		return r.Meta == nil && r.ResultType == nil
-	case *mcp.CompleteResult:
-		return r.Meta == nil && r.ResultType == nil
-	case *mcp.GetPromptResult:
-		return r.Meta == nil && r.ResultType == nil
-	case *mcp.ListPromptsResult:
-		return r.Meta == nil && r.ResultType == nil && r.TTLMs == nil && r.CacheScope == nil
-	case *mcp.ListResourcesResult:
-		return r.Meta == nil && r.ResultType == nil && r.TTLMs == nil && r.CacheScope == nil
-	case *mcp.ListResourceTemplatesResult:
-		return r.Meta == nil && r.ResultType == nil && r.TTLMs == nil && r.CacheScope == nil
-	case *mcp.ListToolsResult:
-		return r.Meta == nil && r.ResultType == nil && r.TTLMs == nil && r.CacheScope == nil
-	case *mcp.ReadResourceResult:
-		return r.Meta == nil && r.ResultType == nil && r.TTLMs == nil && r.CacheScope == nil
 	}
 	return false
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/server/internal/results"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
@@ -91,7 +92,7 @@ func (p *peer) handler() session.Handler {
 		if list != "" {
 			p.endList(ctx, list, print)
 		}
-		return project(rev, result), nil
+		return results.Project(rev, result), nil
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/server/internal/results"
 	"github.com/mcpwire/mcpwire/runtime/server/internal/schemas"
 )
 
@@ -265,7 +266,7 @@ func (p *prompt) checkResult(c *Call, result *mcp.GetPromptResult) error {
 	if result == nil {
 		return fmt.Errorf("prompt %q returned no result", p.def.Name)
 	}
-	fault := cmp.Or(checkPrompt(result.Messages), checkMeta(result.Meta))
+	fault := cmp.Or(checkPrompt(result.Messages), results.CheckMeta(result.Meta))
 	if fault == nil {
 		return nil
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/server/internal/results"
 	"github.com/mcpwire/mcpwire/runtime/server/internal/schemas"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
@@ -291,7 +292,7 @@ func (h *handler) ReadResource(ctx context.Context, params *mcp.ReadResourceRequ
 	if r.caching != (cacheHint{}) && c.traits().CacheHints && result.TTLMs == nil && result.CacheScope == nil {
 		hint := h.p.s.contentsHint(&r)
 		result = new(*result)
-		result.TTLMs, result.CacheScope = new(hint.ttl.Milliseconds()), &hint.scope
+		result.TTLMs, result.CacheScope = new(hint.TTL.Milliseconds()), &hint.Scope
 	}
 	return result, nil
 }
@@ -330,7 +331,7 @@ func checkRead(c *Call, uri string, result *mcp.ReadResourceResult) error {
 			return err
 		}
 	}
-	if fault := checkMeta(result.Meta); fault != nil {
+	if fault := results.CheckMeta(result.Meta); fault != nil {
 		err := internalError("the result of the resource is invalid: %s", schemas.FirstFault(fault.Error()))
 		c.p.s.cfg.Logger.Error("resource result rejected", "uri", uri, "error", err)
 		return err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/server/internal/results"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 )
@@ -87,7 +88,7 @@ func (c *Call) projectSampling(params *mcp.CreateMessageRequestParams) *mcp.Crea
 	for _, m := range params.Messages {
 		for _, block := range m.Content.Items {
 			if content, ok := block.(mcp.ContentBlock); ok {
-				if old, ok := describeBlock(rev, content).(mcp.SamplingMessageContentBlock); ok {
+				if old, ok := results.DescribeBlock(rev, content).(mcp.SamplingMessageContentBlock); ok {
 					block = old
 				}
 			}

@@ -8,9 +8,9 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
-	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/auth"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 )
 
 // RequireScopes requires scopes for each request that uses the feature: to call, get, read or
@@ -169,11 +169,8 @@ func (s *Server) subscriptionScopes(uris []string) (scopes []string) {
 }
 
 // memberText returns the text of a member of a JSON object, or "".
-func memberText(object []byte, name string) (text string) {
-	raw, ok := codec.Member(object, name)
-	if ok && raw[0] == '"' {
-		codec.ReadPart(raw, func(r *wire.Reader) { text = r.Text() }) // it was parsed before
-	}
+func memberText(object []byte, name string) string {
+	text, _ := modern.TextMember(object, name)
 	return text
 }
 

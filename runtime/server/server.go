@@ -15,6 +15,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
+	"github.com/mcpwire/mcpwire/runtime/server/internal/results"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
@@ -38,7 +39,7 @@ type Server struct {
 
 	modern     *peer // for modern requests
 	responder  *session.Responder
-	serverInfo []byte                    // the member of the _meta of modern results; nil for none
+	completer  results.Completer         // of modern results
 	features   atomic.Uint64             // number of changes of features and extensions
 	scoped     atomic.Bool               // some feature needs scopes
 	protected  atomic.Bool               // some handler needs authorization

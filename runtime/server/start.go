@@ -13,6 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -252,7 +253,7 @@ func (s *Server) newManager(ctx context.Context, wrap func(task.Work) task.Work)
 	other := cfg.Recover
 	recovered := func(r task.Record) task.Work {
 		if r.Method == mcp.MethodToolsCall {
-			name, _ := toolNameOf(r.Params)
+			name, _ := modern.TextMember(r.Params, "name")
 			if e, ok := s.tools.find(name); ok {
 				if !rerun.Continues(&r, e.value.version, e.value.accepted) {
 					return nil

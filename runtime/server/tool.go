@@ -13,10 +13,10 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/value"
-	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
+	"github.com/mcpwire/mcpwire/runtime/server/internal/results"
 	"github.com/mcpwire/mcpwire/runtime/server/internal/schemas"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -607,7 +607,7 @@ func (t *tool) checkResult(c *Call, result *mcp.CallToolResult) error {
 	}
 	err := t.checkOutput(c, result)
 	if err == nil {
-		if fault := cmp.Or(checkBlocks(result.Content), checkMeta(result.Meta)); fault != nil {
+		if fault := cmp.Or(checkBlocks(result.Content), results.CheckMeta(result.Meta)); fault != nil {
 			err = internalError("the result of the tool is invalid: %s", schemas.FirstFault(fault.Error()))
 		}
 	}
@@ -653,7 +653,7 @@ func (p *peer) support(ctx context.Context, req *session.Request) (receiver.Supp
 	}
 	t := p.calledTool(ctx, req)
 	if t == nil {
-		if name, ok := toolNameOf(req.Params); ok {
+		if name, ok := modern.TextMember(req.Params, "name"); ok {
 			return receiver.Support{}, invalidParams("unknown tool: %q", name)
 		}
 		return receiver.Support{Mode: mcp.TaskSupportOptional}, nil // the handler rejects the call
@@ -666,17 +666,10 @@ func (p *peer) support(ctx context.Context, req *session.Request) (receiver.Supp
 
 // calledTool returns the tool that a request calls, or nil if it is unknown or hidden.
 func (p *peer) calledTool(ctx context.Context, req *session.Request) *tool {
-	name, ok := toolNameOf(req.Params)
+	name, ok := modern.TextMember(req.Params, "name")
 	e, found := p.s.tools.find(name)
 	if ok && found && (p.s.tools.open(e) || p.s.tools.shows(newCall(ctx, p), e)) {
 		return e.value
 	}
 	return nil
-}
-
-// toolNameOf returns the name of the tool that a request calls.
-func toolNameOf(params json.RawMessage) (name string, ok bool) {
-	var kind wire.Kind
-	codec.ReadPart(params, func(r *wire.Reader) { name, kind, ok = r.PeekMember("name") })
-	return name, ok && kind == wire.KindString
 }

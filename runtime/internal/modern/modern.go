@@ -238,12 +238,7 @@ func Unsupported(version string, supported []mcp.Revision) *jsonrpc.Error {
 // supported. Its text names them: clients that know only sessions may show nothing else to their
 // users (MCP versioning, "Backward Compatibility with Initialization-Based Versions").
 func NoSessions(params json.RawMessage, supported []mcp.Revision) *jsonrpc.Error {
-	var requested string
-	codec.ReadPart(params, func(r *wire.Reader) {
-		if text, kind, ok := r.PeekMember("protocolVersion"); ok && kind == wire.KindString {
-			requested = text
-		}
-	})
+	requested, _ := TextMember(params, "protocolVersion")
 	e := Unsupported(requested, supported)
 	e.Message = fmt.Sprintf("initialize is not supported: the server speaks revisions without sessions only: %q", supported)
 	return e

@@ -11,6 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/internal/jsonedit"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
 
@@ -45,8 +46,7 @@ func (e *Engine) Edit(method string, rev mcp.Revision, result json.RawMessage) (
 
 // declareTasks adds the tasks capability to the result of initialize.
 func (e *Engine) declareTasks(result json.RawMessage) json.RawMessage {
-	var version string
-	codec.ReadPart(result, func(r *wire.Reader) { version, _, _ = r.PeekMember("protocolVersion") })
+	version, _ := modern.TextMember(result, "protocolVersion")
 	if !mcp.Revision(version).Has(mcp.MethodTasksGet) {
 		return result
 	}

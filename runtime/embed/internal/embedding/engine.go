@@ -367,9 +367,7 @@ func (e *Engine) support(params json.RawMessage) receiver.Support {
 
 // toolName returns the name of the tool that params call. Ok is false if they name no tool.
 func toolName(params json.RawMessage) (name string, ok bool) {
-	var kind wire.Kind
-	codec.ReadPart(params, func(r *wire.Reader) { name, kind, ok = r.PeekMember("name") })
-	return name, ok && kind == wire.KindString
+	return modern.TextMember(params, "name")
 }
 
 // origin is the context of a request, with the data of the request. The context of its task or

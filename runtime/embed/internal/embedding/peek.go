@@ -93,11 +93,6 @@ func CheckName(method string, params json.RawMessage, header http.Header) *jsonr
 	if member == "" {
 		return nil
 	}
-	var name string
-	codec.ReadPart(params, func(r *wire.Reader) {
-		if text, kind, ok := r.PeekMember(member); ok && kind == wire.KindString {
-			name = text
-		}
-	})
+	name, _ := modern.TextMember(params, member)
 	return modern.CompareHeader(header, modern.HeaderName, name, modern.DecodeHeader)
 }

@@ -1,4 +1,7 @@
-package server
+// Package results gives the results of a server the form that the revision of their request has.
+// [Project] replaces what older revisions lack, and a [Completer] adds the members that all results
+// of revisions without sessions have.
+package results
 
 import (
 	"slices"
@@ -8,18 +11,18 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// project converts a result to a revision. [mcp.Project] removes the members that the revision does
-// not define. In addition, project replaces some parts with an equivalent that the revision
+// Project converts a result to a revision. [mcp.Project] removes the members that the revision does
+// not define. In addition, Project replaces some parts with an equivalent that the revision
 // defines. It copies content before it changes it, because handlers can return the same content
 // again.
-func project(rev mcp.Revision, result codec.Encoder) codec.Encoder {
+func Project(rev mcp.Revision, result codec.Encoder) codec.Encoder {
 	switch r := result.(type) {
 	case *mcp.CallToolResult:
 		return projectToolResult(rev, r)
 	case *mcp.GetPromptResult:
 		var out *mcp.GetPromptResult
 		for i, m := range r.Messages {
-			block := describeBlock(rev, m.Content)
+			block := DescribeBlock(rev, m.Content)
 			if block == m.Content {
 				continue
 			}
@@ -38,7 +41,7 @@ func project(rev mcp.Revision, result codec.Encoder) codec.Encoder {
 	return mcp.Project(rev, result)
 }
 
-// projectToolResult is project for the result of a tool. Where the revision lacks structured output,
+// projectToolResult is Project for the result of a tool. Where the revision lacks structured output,
 // a result without content gets it as a text block.
 func projectToolResult(rev mcp.Revision, result *mcp.CallToolResult) *mcp.CallToolResult {
 	r := result
@@ -48,7 +51,7 @@ func projectToolResult(rev mcp.Revision, result *mcp.CallToolResult) *mcp.CallTo
 	}
 	out := mcp.Project(rev, r)
 	if len(out.Content) == 0 && len(r.StructuredContent) > 0 && out.StructuredContent == nil { // out is a copy
-		out.Content = Text(string(r.StructuredContent)).Content
+		out.Content = []mcp.ContentBlock{&mcp.TextContent{Text: string(r.StructuredContent)}}
 	}
 	return out
 }
@@ -58,7 +61,7 @@ func projectToolResult(rev mcp.Revision, result *mcp.CallToolResult) *mcp.CallTo
 func describe(rev mcp.Revision, blocks []mcp.ContentBlock) (content []mcp.ContentBlock, changed bool) {
 	content = blocks
 	for i, before := range blocks {
-		block := describeBlock(rev, before)
+		block := DescribeBlock(rev, before)
 		if block == before {
 			continue
 		}
@@ -70,9 +73,9 @@ func describe(rev mcp.Revision, blocks []mcp.ContentBlock) (content []mcp.Conten
 	return content, changed
 }
 
-// describeBlock returns the block, or a text that describes it if the revision does not define its
+// DescribeBlock returns the block, or a text that describes it if the revision does not define its
 // type.
-func describeBlock(rev mcp.Revision, block mcp.ContentBlock) mcp.ContentBlock {
+func DescribeBlock(rev mcp.Revision, block mcp.ContentBlock) mcp.ContentBlock {
 	switch b := block.(type) {
 	case *mcp.AudioContent:
 		if !rev.Defines("AudioContent") {
@@ -109,9 +112,9 @@ func moveTitle(rev mcp.Revision, t *mcp.Tool) {
 	t.Annotations = &hints
 }
 
-// projectInitialize converts the result of initialize to a revision. It keeps the extensions:
+// ProjectInitialize converts the result of initialize to a revision. It keeps the extensions:
 // clients negotiate them in all revisions, although only 2026-07-28 defines the member.
-func projectInitialize(rev mcp.Revision, result *mcp.InitializeResult) *mcp.InitializeResult {
+func ProjectInitialize(rev mcp.Revision, result *mcp.InitializeResult) *mcp.InitializeResult {
 	out := mcp.Project(rev, result)
 	if out != result {
 		out.Capabilities.Extensions = result.Capabilities.Extensions
