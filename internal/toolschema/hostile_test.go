@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 )
@@ -139,4 +140,24 @@ func BenchmarkCheck(b *testing.B) {
 			}
 		})
 	}
+}
+
+// No schema makes Compile panic, and no value Check.
+func FuzzCompile(f *testing.F) {
+	for _, draft := range []string{"04", "06", "07", "2019-09", "2020-12"} {
+		for seed := range uint64(20) {
+			m := maker{rand.New(rand.NewPCG(seed, 10)), draft}
+			f.Add(m.root(), m.value(4))
+		}
+	}
+	f.Add(`{"$id":"x","$ref":"#a","$defs":{"a":{"$anchor":"a","$dynamicRef":"#/$defs/b/0"},"b":[{"$id":"y","$recursiveRef":"#"}]}}`, "1")
+	f.Fuzz(func(t *testing.T, schema, v string) {
+		s, err := Compile(json.RawMessage(schema))
+		if err != nil {
+			return
+		}
+		if _, err := s.Check(t.Context(), json.RawMessage(v)); err != nil {
+			t.Error(err)
+		}
+	})
 }
