@@ -442,10 +442,11 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 		h.forwarder.endGets()
 	}
 	conns := h.openConns()
+	used := usedSince(conns) // before any of them ends
 	ended := make(chan struct{})
 	go func() { // ends with all sessions
 		defer close(ended)
-		h.touch(conns)
+		h.touch(used)
 		<-h.empty
 	}()
 	for _, c := range conns {
@@ -510,7 +511,7 @@ func (h *Handler) closeConns() {
 		h.forwarder.close()
 	}
 	conns := h.openConns()
-	h.touch(conns)
+	h.touch(usedSince(conns))
 	for _, c := range conns {
 		wait.Go(func() { c.Close() })
 	}

@@ -41,22 +41,24 @@ func (h *Handler) sweepIdle() {
 			c.end()
 		}
 	}
-	h.touch(conns)
+	h.touch(usedSince(conns))
 }
 
-// touch calls Touch of the store with the sessions that were used since the last call.
-func (h *Handler) touch(conns []*serverConn) {
-	store, ok := h.o.Store.(SessionStore)
-	if !ok {
-		return
-	}
-	var used []string
+// usedSince returns the ids of the sessions that were used since the last call. It leaves out those
+// that have ended.
+func usedSince(conns []*serverConn) (used []string) {
 	for _, c := range conns {
 		if c.exchanges.isUsed() {
 			used = append(used, c.id)
 		}
 	}
-	if len(used) == 0 {
+	return used
+}
+
+// touch calls Touch of the store with the sessions that were used.
+func (h *Handler) touch(used []string) {
+	store, ok := h.o.Store.(SessionStore)
+	if !ok || len(used) == 0 {
 		return
 	}
 	if err := store.Touch(h.stores, used); err != nil {
