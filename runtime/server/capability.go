@@ -135,10 +135,7 @@ func (s *Server) hasMethod(methods ...string) bool {
 // again. It rejects requests with too few scopes, and tasks/list of a client without a principal.
 func (p *peer) receive(next session.Handler) session.Handler {
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
-		if p.calls != nil && p.s.limited(req) && !p.calls.Allow() {
-			return nil, tooManyCalls()
-		}
-		if err := p.s.permit(ctx, req.Method, req.Params); err != nil {
+		if err := p.admit(ctx, req); err != nil {
 			return nil, err
 		}
 		switch req.Method {
@@ -167,8 +164,12 @@ func (p *peer) receive(next session.Handler) session.Handler {
 	}
 }
 
-func tooManyCalls() error {
-	return &jsonrpc.Error{Code: session.CodeOverloaded, Message: "overloaded: too many calls, try again later"}
+// admit returns an error if the client calls too often, or its token has too few scopes.
+func (p *peer) admit(ctx context.Context, req *session.Request) error {
+	if p.s.cfg.Limits.Calls > 0 && p.s.limited(req) && !allow(p.limitsOf(ctx).calls) {
+		return &jsonrpc.Error{Code: session.CodeOverloaded, Message: "overloaded: too many calls, try again later"}
+	}
+	return p.s.permit(ctx, req.Method, req.Params)
 }
 
 // receiveTasks is the receiving middleware for tasks that the client runs. Sessions without such

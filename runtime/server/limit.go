@@ -12,13 +12,22 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// limits are the limiters for the modern requests of a principal. A nil limiter means no limit.
+// limits are the limiters of a session or, for requests without one, of a principal. A nil limiter
+// means no limit.
 type limits struct {
 	calls, logs *rate.Limiter
 }
 
 // allow reports whether a limiter has room for one more event, which then counts.
 func allow(l *rate.Limiter) bool { return l == nil || l.Allow() }
+
+// limitsOf returns the limits that a request with context ctx counts for.
+func (p *peer) limitsOf(ctx context.Context) *limits {
+	if p.limits == nil {
+		return p.s.limits.of(account(ctx))
+	}
+	return p.limits
+}
 
 // account returns the key of the limits for a modern request.
 func account(ctx context.Context) string { return modern.Account(ctx, session.Principal(ctx)) }
@@ -40,7 +49,7 @@ type principalLimits struct {
 
 func newPrincipalLimits(cfg *Config) *principalLimits {
 	x := &principalLimits{cfg: cfg}
-	x.other = x.make()
+	x.other = newLimits(x.cfg)
 	for _, l := range []*rate.Limiter{x.other.calls, x.other.logs} {
 		if l != nil {
 			x.window = max(x.window, time.Duration(float64(l.Burst())/float64(l.Limit())*float64(time.Second)))
@@ -49,8 +58,8 @@ func newPrincipalLimits(cfg *Config) *principalLimits {
 	return x
 }
 
-func (x *principalLimits) make() *limits {
-	return &limits{calls: limiter(x.cfg.Limits.Calls), logs: limiter(x.cfg.Limits.Logs)}
+func newLimits(cfg *Config) *limits {
+	return &limits{calls: limiter(cfg.Limits.Calls), logs: limiter(cfg.Limits.Logs)}
 }
 
 // of returns the limits of a principal.
@@ -71,7 +80,7 @@ func (x *principalLimits) of(principal string) *limits {
 		return x.other
 	}
 	if l = x.past[principal]; l == nil {
-		l = x.make()
+		l = newLimits(x.cfg)
 	}
 	x.recent[strings.Clone(principal)] = l
 	return l

@@ -53,10 +53,7 @@ func (s *Server) receiveModern(next session.Handler) session.Handler {
 
 // admitModern returns an error if receiveModern must reject the request.
 func (s *Server) admitModern(ctx context.Context, req *session.Request) error {
-	if s.cfg.Limits.Calls > 0 && (s.limited(req) || req.Method == mcp.MethodSubscriptionsListen) && !allow(s.limits.of(account(ctx)).calls) {
-		return tooManyCalls()
-	}
-	if err := s.permit(ctx, req.Method, req.Params); err != nil {
+	if err := s.modern.admit(ctx, req); err != nil {
 		return err
 	}
 	m, ok := mcp.LookupMethod(req.Method)

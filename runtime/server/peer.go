@@ -21,8 +21,7 @@ type peer struct {
 	s             *Server
 	session       atomic.Pointer[session.Session] // nil before it has opened, and for calls without a session
 	level         atomic.Int32                    // severity of the least severe messages that are sent
-	logLimit      *rate.Limiter
-	calls         *rate.Limiter
+	limits        *limits                         // nil for the peer of requests without sessions
 	roots         rootCache
 	requestsTasks atomic.Bool // the client has been asked to create a task
 	initialized   atomic.Bool // Config.Hooks.Initialized was called
@@ -53,7 +52,7 @@ type peer struct {
 }
 
 func newPeer(s *Server) *peer {
-	p := &peer{s: s, logLimit: limiter(s.cfg.Limits.Logs), calls: limiter(s.cfg.Limits.Calls)}
+	p := &peer{s: s, limits: newLimits(&s.cfg)}
 	p.setLevel("")
 	return p
 }
@@ -174,7 +173,7 @@ func (s *Server) limited(req *session.Request) bool {
 		_, defined := mcp.LookupMethod(req.Method)
 		return !defined
 	}
-	return callsAuthor(req.Method)
+	return callsAuthor(req.Method) || req.Method == mcp.MethodSubscriptionsListen
 }
 
 // end drops the state of the session, and calls [Hooks.Unsubscribe] for its subscriptions.
