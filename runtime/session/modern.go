@@ -89,7 +89,7 @@ func (c *responded) Send(_ context.Context, text []byte) error {
 }
 
 func (c *responded) Answer(_ context.Context, text []byte, failed *jsonrpc.Error) error {
-	c.text, c.failed = text, failed
+	c.text, c.failed = c.encoded(text, failed)
 	return nil
 }
 

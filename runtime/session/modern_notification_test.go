@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -137,5 +138,27 @@ func TestClientExtension(t *testing.T) {
 		if settings, ok := rerun.ClientExtension("x/y"); string(settings) != "1" || !ok {
 			t.Errorf("re-run: %s, %t", settings, ok)
 		}
+	})(t)
+}
+
+// The requests of a client without a session that are open at the end of a Shutdown get the error
+// code of their revision.
+func TestShutdownAnswersModernRequests(t *testing.T) {
+	bubble(func(t *testing.T) {
+		release := make(chan struct{})
+		handler := func(context.Context, *session.Request) (codec.Encoder, error) {
+			<-release
+			return nil, nil
+		}
+		responder := session.NewResponder(&session.Config{Handler: handler})
+		s, p := serve(t, &session.Config{Handler: handler, Responder: responder})
+		p.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait",` + modernMeta + `}}`)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := s.Shutdown(ctx); err != context.DeadlineExceeded {
+			t.Errorf("got %v", err)
+		}
+		p.talk(`< {"jsonrpc":"2.0","id":1,"error":{"code":-31051}}`)
+		close(release)
 	})(t)
 }

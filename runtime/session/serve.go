@@ -23,6 +23,16 @@ type serving struct {
 	ctx  *requestContext
 }
 
+// encoded returns the text of an answer, and the error in it. If text is nil, it encodes failed, unless
+// that is nil, too.
+func (st *serving) encoded(text []byte, failed *jsonrpc.Error) ([]byte, *jsonrpc.Error) {
+	if text == nil && failed != nil {
+		failed = st.ctx.req.Failure(failed)
+		text = engine.EncodeError(st.ctx.req.ID, failed)
+	}
+	return text, failed
+}
+
 // connected is a request that has arrived over the connection of a session. It is its own Reply.
 type connected struct {
 	serving
@@ -38,8 +48,8 @@ func (c *connected) Send(ctx context.Context, text []byte) error {
 	return c.conn.writeUntil(ctx, transport.Message{Text: text, For: c.ID(), Session: c.Session})
 }
 
-func (c *connected) Answer(ctx context.Context, text []byte, _ *jsonrpc.Error) error {
-	switch {
+func (c *connected) Answer(ctx context.Context, text []byte, failed *jsonrpc.Error) error {
+	switch text, _ = c.encoded(text, failed); {
 	case text == nil:
 		if c.batch != nil {
 			c.batch.skip()

@@ -19,8 +19,9 @@ type Reply interface {
 	Send(ctx context.Context, text []byte) error
 
 	// Answer sends the last message and returns when the transport has accepted it, or when ctx ends.
-	// failed is the error in it, or nil for a result. A nil text ends the exchange without an answer,
-	// which may free a path to the peer.
+	// failed is the error in it, or nil for a result. If only text is nil, Answer encodes failed, with
+	// the codes of the revision. If both are, it ends the exchange without an answer, which may free a
+	// path to the peer.
 	Answer(ctx context.Context, text []byte, failed *jsonrpc.Error) error
 
 	// Cancel ends the context of the handler with cause, or with [context.Canceled] if that is nil.
@@ -150,7 +151,7 @@ func (x *Exchange) Finish(ctx context.Context, text []byte, failed *jsonrpc.Erro
 	x.Reply.Cancel(nil)
 	if dropped {
 		failed = Overloaded("the answer was dropped, answers of %d bytes are pending", pending)
-		text, size = EncodeError(x.Reply.ID(), failed), 0
+		text, size = nil, 0
 	}
 	if !silent {
 		x.Reply.Answer(ctx, text, failed)

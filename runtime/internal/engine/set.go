@@ -275,8 +275,7 @@ func (s *Set) Abandon(ctx context.Context, cause error) {
 		if progress := x.reported(); progress != nil {
 			progress.Stop()
 		}
-		failed := Closing()
-		if x.Reply.Answer(ctx, EncodeError(x.Reply.ID(), failed), failed) != nil {
+		if x.Reply.Answer(ctx, nil, Closing()) != nil {
 			return
 		}
 	}
