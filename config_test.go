@@ -1,6 +1,7 @@
 package mcpwire_test
 
 import (
+	"context"
 	"fmt"
 	"reflect"
 	"slices"
@@ -8,6 +9,9 @@ import (
 	"testing"
 
 	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/memory"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
 // configs are the configurations whose fields are in groups, with the function that checks a value.
@@ -16,6 +20,16 @@ var configs = []struct {
 	check  func(config any) error
 }{
 	{server.Config{}, func(c any) error { return server.New("s", "1", new(c.(server.Config))).Err() }},
+	{task.Config{}, func(c any) error {
+		cfg := c.(task.Config)
+		cfg.Store = memory.New()
+		m, err := task.New(context.Background(), cfg)
+		if err == nil {
+			err = m.Close(context.Background())
+		}
+		return err
+	}},
+	{streamable.HandlerOptions{}, func(c any) error { return c.(streamable.HandlerOptions).Check() }},
 }
 
 // maxFields is the number of fields that a configuration, or a group in it, may have.
@@ -59,7 +73,7 @@ func numbers(typ reflect.Type) (all []reflect.StructField) {
 	for f := range typ.Fields() {
 		switch f.Type.Kind() {
 		case reflect.Struct:
-			if f.Type.PkgPath() != typ.PkgPath() || strings.HasSuffix(f.Type.Name(), "Config") {
+			if f.Type.PkgPath() != typ.PkgPath() || f.Type == reflect.TypeFor[task.Load]() { // which members report
 				continue
 			}
 			for _, inner := range numbers(f.Type) {

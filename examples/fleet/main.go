@@ -182,8 +182,8 @@ func (o *options) start(ctx context.Context, nc *nats.Conn) (*server.Server, *je
 		cfg.Shared.StateKeys = [][]byte{[]byte(o.secret)}
 	}
 	o.history = debugpage.NewHistory(0)
-	cfg.Tasks.Audit, cfg.Tasks.Queried = o.history.Add, o.history.Respond
-	cfg.Tasks.MaxReruns = 100 // the demo kills a worker each second
+	cfg.Tasks.Hooks.Audit, cfg.Tasks.Hooks.Queried = o.history.Add, o.history.Respond
+	cfg.Tasks.Recovery.MaxReruns = 100 // the demo kills a worker each second
 	cfg.Tasks.Member = task.Member{Name: o.name, Lease: o.lease}
 	switch o.tools {
 	case "all":
@@ -233,7 +233,7 @@ func (o *options) serve(ctx context.Context, s *server.Server, listener net.List
 		return err
 	}
 	defer locator.Close()
-	handler := s.Handler(&streamable.HandlerOptions{Store: sessions, Locator: locator})
+	handler := s.Handler(&streamable.HandlerOptions{Sessions: streamable.Sessions{Store: sessions, Locator: locator}})
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", handler)
 	web := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}

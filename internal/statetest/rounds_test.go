@@ -58,7 +58,7 @@ func roundServer(t *testing.T, ran map[string]int) (*server.Server, http.Handler
 			}
 			return []mcp.Resource{{Name: cursor, URI: "x://2"}}, "", nil
 		})))
-	return s, s.Handler(&streamable.HandlerOptions{Principal: principal})
+	return s, s.Handler(&streamable.HandlerOptions{Access: streamable.Access{Principal: principal}})
 }
 
 // callModern returns the result of a request without a session. params lacks the closing brace.

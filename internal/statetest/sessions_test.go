@@ -44,7 +44,7 @@ func sessionServer(t *testing.T, store streamable.EventStore) (s *server.Server,
 	must(server.AddTool(s, "visit", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 		return "", c.RequireURL(ctx, "visit", "https://example.com/", odd)
 	}))
-	return s, s.Handler(&streamable.HandlerOptions{Store: store, Principal: principal}), func() string {
+	return s, s.Handler(&streamable.HandlerOptions{Sessions: streamable.Sessions{Store: store}, Access: streamable.Access{Principal: principal}}), func() string {
 		mu.Lock()
 		defer mu.Unlock()
 		return strings.Join(list, ", ")

@@ -322,7 +322,7 @@ func (w *secretWorld) startServer(taskFile, sessionFile string) (closeAll func()
 	var handler *streamable.Handler
 	base := w.listen(func(base string) http.Handler {
 		p := w.protector(base + "/mcp")
-		handler = s.Handler(&streamable.HandlerOptions{Auth: p, Store: sessions, Logger: w.log})
+		handler = s.Handler(&streamable.HandlerOptions{Auth: p, Sessions: streamable.Sessions{Store: sessions}, Logger: w.log})
 		protected := p.Handler(handler)
 		return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			http.SetCookie(rw, &http.Cookie{Name: "session", Value: plantedCookie})

@@ -182,7 +182,7 @@ func TestCacheOfOwnServer(t *testing.T) {
 		server.AddResource(s, "x:mine", "mine", who)
 		server.AddResource(s, "x:all", "all", noContent, server.CacheContents(time.Minute, mcp.CacheScopePublic))
 		server.AddResource(s, "x:live", "live", noContent, server.CacheContents(0, mcp.CacheScopePublic))
-		serveOwn(t, at, s, &streamable.HandlerOptions{Principal: func(r *http.Request) (string, error) { return r.Header.Get("User"), nil }}, log.wrap)
+		serveOwn(t, at, s, &streamable.HandlerOptions{Access: streamable.Access{Principal: func(r *http.Request) (string, error) { return r.Header.Get("User"), nil }}}, log.wrap)
 		prepare := func(r *http.Request) error {
 			name, _ := r.Context().Value(user{}).(string)
 			r.Header.Set("User", name)

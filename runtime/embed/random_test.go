@@ -170,8 +170,7 @@ func TestGeneratedHandlersHaveOneResult(t *testing.T) {
 			var m *task.Manager
 			start := func() {
 				if m, err = task.New(t.Context(), task.Config{
-					Store: store, ParkAfter: time.Second, DefaultTTL: 10000 * time.Hour, MaxTTL: 10000 * time.Hour,
-					Recover: func(r task.Record) task.Work { return receiver.Work(h.serve, r) },
+					Store: store, Recovery: task.Recovery{ParkAfter: time.Second, Recover: func(r task.Record) task.Work { return receiver.Work(h.serve, r) }}, TTL: task.TTL{Default: 10000 * time.Hour, Max: 10000 * time.Hour},
 				}); err != nil {
 					t.Fatal(err)
 				}

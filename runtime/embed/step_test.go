@@ -49,8 +49,7 @@ func newHost(t *testing.T, h handler) *host {
 func (x *host) start() {
 	x.t.Helper()
 	m, err := task.New(x.t.Context(), task.Config{
-		Store: x.store, ParkAfter: time.Second, DefaultTTL: 10000 * time.Hour, MaxTTL: 10000 * time.Hour,
-		Recover: func(task.Record) task.Work { return x.h.work },
+		Store: x.store, Recovery: task.Recovery{ParkAfter: time.Second, Recover: func(task.Record) task.Work { return x.h.work }}, TTL: task.TTL{Default: 10000 * time.Hour, Max: 10000 * time.Hour},
 	})
 	if err != nil {
 		x.t.Fatal(err)

@@ -130,7 +130,7 @@ func TestSpansEndOnce(t *testing.T) {
 					for range 2 {
 						store := fleet.Store()
 						servers = append(servers, there.newServer(server.Config{
-							Session: session.Config{Principal: "ada"}, Tasks: task.Config{Store: store, ParkAfter: time.Second},
+							Session: session.Config{Principal: "ada"}, Tasks: task.Config{Store: store, Recovery: task.Recovery{ParkAfter: time.Second}},
 						}, addRandomFeatures))
 						stores = append(stores, store)
 					}

@@ -22,9 +22,9 @@ import (
 // observeTasks makes the Manager of a configuration report its tasks. Known says that all tasks are
 // calls of tools that exist.
 func (t *Telemetry) observeTasks(cfg *task.Config, known bool) {
-	cfg.Observer = &observer{t, cfg.Observer, known}
-	next := cfg.Audit
-	cfg.Audit = func(e task.Event) {
+	cfg.Hooks.Observer = &observer{t, cfg.Hooks.Observer, known}
+	next := cfg.Hooks.Audit
+	cfg.Hooks.Audit = func(e task.Event) {
 		t.guard(func() { t.audit(&e) })
 		if next != nil {
 			next(e)

@@ -217,13 +217,13 @@ func TestRejectedHTTPRequestsCount(t *testing.T) {
 	p, own := newProcess(t), 0
 	s := p.newServer(server.Config{Hooks: server.Hooks{HTTPRejected: func(*http.Request, int) { own++ }}}, addFeatures)
 	h := s.Handler(&streamable.HandlerOptions{
-		MaxMessage: 1000, Rejected: func(*http.Request, int) { own++ },
-		Principal: func(r *http.Request) (string, error) {
+		Limits: streamable.Limits{Message: 1000}, Rejected: func(*http.Request, int) { own++ },
+		Access: streamable.Access{Principal: func(r *http.Request) (string, error) {
 			if r.Header.Get("User") == "" {
 				return "", errors.New("no user")
 			}
 			return r.Header.Get("User"), nil
-		},
+		}},
 	})
 	defer h.Close()
 	for _, x := range []struct {
@@ -463,7 +463,7 @@ func TestMetricsOfFleet(t *testing.T) {
 		}
 		join := func() member {
 			p, store := newProcess(t), fleet.Store()
-			cfg := task.Config{Store: store, Recover: func(task.Record) task.Work { return work }, Logger: slog.New(slog.DiscardHandler)}
+			cfg := task.Config{Store: store, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return work }}, Logger: slog.New(slog.DiscardHandler)}
 			p.Tasks(&cfg)
 			m, err := task.New(t.Context(), cfg)
 			if err != nil {

@@ -238,7 +238,7 @@ func withToken(o *client.Options, token string) *client.Options {
 // serveUsers serves a proxy over HTTP to users with tokens, and returns its URL.
 func serveUsers(t *testing.T, p *proxy.Proxy) string {
 	t.Helper()
-	handler := p.Handler(&streamable.HandlerOptions{Principal: bearer})
+	handler := p.Handler(&streamable.HandlerOptions{Access: streamable.Access{Principal: bearer}})
 	t.Cleanup(func() { handler.Close() })
 	return serveHandler(t, handler)
 }
@@ -339,7 +339,7 @@ func TestConnectSeesPrincipalOnly(t *testing.T) {
 		return connectOne(ctx)
 	}
 	p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{up}})
-	handler := p.Handler(&streamable.HandlerOptions{Principal: bearer})
+	handler := p.Handler(&streamable.HandlerOptions{Access: streamable.Access{Principal: bearer}})
 	t.Cleanup(func() { handler.Close() })
 	url := serveHandler(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), key{}, "secret")))

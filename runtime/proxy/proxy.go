@@ -30,7 +30,7 @@
 // taken sees the other upstreams only, until there is room again.
 //
 // Over HTTP without sessions ([streamable.HandlerOptions].Stateless), the proxy connects for each
-// request of a revision with sessions. Do not set [streamable.HandlerOptions].Store: a session that is restored after a
+// request of a revision with sessions. Do not set [streamable.HandlerOptions].Sessions.Store: a session that is restored after a
 // restart of the proxy has lost its subscriptions, its log level and its list of tasks. Without a
 // store, clients open new sessions and send their subscriptions and log levels again.
 //
@@ -44,7 +44,7 @@
 // and capabilities, and without a principal those of one network. Over HTTP, the connections are closed five minutes after the last request. A
 // principal can have requests with 32 different infos and capabilities at the same time, and all
 // principals together with 1,000: the proxy rejects further ones with status 503. Without
-// [streamable.HandlerOptions].Principal, all clients over HTTP are one principal: an upstream with
+// [streamable.HandlerOptions].Access.Principal, all clients over HTTP are one principal: an upstream with
 // sessions must not keep anything in a session that they may not share. Each network of these
 // clients has its own limits, as in the [streamable.Handler], and its own connections, so that
 // strangers do not use up what others need. A call of such a client

@@ -189,7 +189,7 @@ func TestUnreadLogMessagesDelayNoOtherClient(t *testing.T) {
 					return "logged", nil
 				})
 				p := newProxy(t, &proxy.Config{Server: server.Config{Logger: discard}, Upstreams: []proxy.Upstream{one.as("a")}})
-				h := p.Handler(&streamable.HandlerOptions{Principal: func(*http.Request) (string, error) { return "ann", nil }})
+				h := p.Handler(&streamable.HandlerOptions{Access: streamable.Access{Principal: func(*http.Request) (string, error) { return "ann", nil }}})
 				w := newWeb(t, h)
 				post := func(times int) *http.Response {
 					revision := string(modern.revisions[0])

@@ -59,8 +59,8 @@ func TestCallDescribesRequest(t *testing.T) {
 		handler func(*server.Server) http.Handler
 		want    callInfo
 	}{
-		"Streamable HTTP":           {serveHTTP(streamable.HandlerOptions{Principal: principal}), known},
-		"stateless Streamable HTTP": {serveHTTP(streamable.HandlerOptions{Principal: principal, Stateless: true}), stateless},
+		"Streamable HTTP":           {serveHTTP(streamable.HandlerOptions{Access: streamable.Access{Principal: principal}}), known},
+		"stateless Streamable HTTP": {serveHTTP(streamable.HandlerOptions{Access: streamable.Access{Principal: principal}, Stateless: true}), stateless},
 		"HTTP with SSE": {func(s *server.Server) http.Handler {
 			return sse.NewHandler(func(_ *http.Request, conn transport.Conn) { s.Serve(conn) }, sse.HandlerOptions{Principal: principal})
 		}, known},

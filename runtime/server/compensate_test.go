@@ -415,7 +415,7 @@ func TestWithdrawnTaskIsUndoneAtLimitOfBytes(t *testing.T) {
 				}
 				return "", server.Sleep(ctx, c, "night", func() time.Time { return time.Now().Add(8 * time.Hour) })
 			})
-			d.cfg.Tasks.DefaultTTL = time.Hour
+			d.cfg.Tasks.TTL.Default = time.Hour
 			d.restart()
 			id := d.call()
 			time.Sleep(time.Minute)
@@ -457,7 +457,7 @@ func TestFailedTaskHasOutcomeOfFirstFailure(t *testing.T) {
 					x := newEffects(t)
 					var reopened atomic.Bool
 					runs := 0
-					cfg := server.Config{Tasks: task.Config{DefaultTTL: 24 * time.Hour}}
+					cfg := server.Config{Tasks: task.Config{TTL: task.TTL{Default: 24 * time.Hour}}}
 					cfg.Session.Principal = "ada"
 					store := memory.New()
 					start := func() (*server.Server, *task.Manager) {
@@ -568,7 +568,7 @@ func TestSleepThatHasEndedDoesNotBeginAnew(t *testing.T) {
 			return "done", nil
 		})
 		d.s.Close()
-		d.cfg.Tasks.ParkAfter = -1
+		d.cfg.Tasks.Recovery.ParkAfter = -1
 		clock := &setClock{Store: d.cfg.Tasks.Store}
 		d.cfg.Tasks.Store = clock
 		d.start()
@@ -659,7 +659,7 @@ func TestUndoThatIsGoneDelaysOthersForOneDay(t *testing.T) {
 			}
 			return "done", server.Sleep(ctx, c, "night", func() time.Time { return time.Now().Add(8 * time.Hour) })
 		})
-		d.cfg.Tasks.ParkAfter = time.Millisecond
+		d.cfg.Tasks.Recovery.ParkAfter = time.Millisecond
 		d.restart()
 		id := d.call()
 		time.Sleep(time.Minute)
@@ -699,7 +699,7 @@ func TestTaskIsUndoneAfterJumpOfClock(t *testing.T) {
 		clock := &setClock{Store: d.cfg.Tasks.Store}
 		d.s.Close()
 		d.cfg.Tasks.Store = clock
-		d.cfg.Tasks.DefaultTTL = 10 * time.Hour
+		d.cfg.Tasks.TTL.Default = 10 * time.Hour
 		d.start()
 		d.call()
 		time.Sleep(time.Minute)
@@ -796,9 +796,9 @@ func dieAt(t *testing.T, fate string, dies int64, after bool) (left int64) {
 		})
 		store, writes := d.cfg.Tasks.Store, new(atomic.Int64)
 		process := &mortal{Store: store, writes: writes, dies: dies, after: after}
-		d.cfg.Tasks.DefaultTTL = time.Hour
+		d.cfg.Tasks.TTL.Default = time.Hour
 		if !strings.HasSuffix(fate, "parked") {
-			d.cfg.Tasks.ParkAfter = -1
+			d.cfg.Tasks.Recovery.ParkAfter = -1
 		}
 		d.s.Close()
 		d.cfg.Tasks.Store = process
@@ -875,7 +875,7 @@ func TestTaskThatExpiresWithoutProcessIsUndone(t *testing.T) {
 			return askName(ctx, c, "Who?")
 		})
 		d.s.Close()
-		d.cfg.Tasks.DefaultTTL = time.Hour
+		d.cfg.Tasks.TTL.Default = time.Hour
 		d.start()
 		running := d.call()
 		synctest.Wait()
@@ -939,7 +939,7 @@ func TestCompensatingRunBeginsNothing(t *testing.T) {
 			}
 			return "done", nil
 		})
-		d.cfg.Tasks.ParkAfter = -1
+		d.cfg.Tasks.Recovery.ParkAfter = -1
 		d.restart()
 		id := d.call()
 		synctest.Wait()

@@ -53,8 +53,8 @@ type Config struct {
 	// [Server.Shutdown] and [Server.Close] close the Manager, but not the Store: close it afterwards,
 	// or let the process end.
 	//
-	// Recover and ToolLimit are called for tasks whose tool the server does not have; see [MaxRunning]
-	// for the others. Without Recover, a name in Member.Tools that is not a tool of the server is
+	// Recovery.Recover and Limits.Tool are called for tasks whose tool the server does not have; see [MaxRunning]
+	// for the others. Without Recovery.Recover, a name in Member.Tools that is not a tool of the server is
 	// logged as a warning.
 	Tasks task.Config
 

@@ -192,7 +192,7 @@ func TestSelectMovesInDrain(t *testing.T) {
 					}, server.Durable()))
 				}
 				cfg := server.Config{Limits: server.Limits{Drain: time.Hour}, Session: session.Config{Principal: "ada"}}
-				cfg.Tasks.DefaultTTL = 24 * time.Hour
+				cfg.Tasks.TTL.Default = 24 * time.Hour
 				first, _ := withTasksOf(t, cfg, f.Store(), add)
 				cfg.Tasks.Member.Tools = []string{}
 				front, m := withTasksOf(t, cfg, f.Store(), add)

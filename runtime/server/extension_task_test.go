@@ -394,7 +394,7 @@ func TestExtensionTasksBelongToPrincipal(t *testing.T) {
 // Proves XTASK-21 and XTASK-31.
 func TestExtensionTaskIsReadableFromCreationToExpiry(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s, _ := withTasksOf(t, server.Config{Tasks: task.Config{DefaultTTL: time.Minute}}, memory.New(), taskTools)
+		s, _ := withTasksOf(t, server.Config{Tasks: task.Config{TTL: task.TTL{Default: time.Minute}}}, memory.New(), taskTools)
 		c := connectModern(t, s)
 		id := c.startTask("hi", `{}`)
 		time.Sleep(time.Minute - time.Millisecond)
@@ -406,7 +406,7 @@ func TestExtensionTaskIsReadableFromCreationToExpiry(t *testing.T) {
 		c.fails("tasks/get", `{"taskId":"`+id+`"}`, withExtension, jsonrpc.CodeInvalidParams, "expired")
 	})
 	inBubble(t, func(t *testing.T) {
-		s, _ := withTasksOf(t, server.Config{Tasks: task.Config{Unlimited: true, PollInterval: -1}}, memory.New(), taskTools)
+		s, _ := withTasksOf(t, server.Config{Tasks: task.Config{TTL: task.TTL{Unlimited: true}, Updates: task.Updates{Poll: -1}}}, memory.New(), taskTools)
 		c := connectModern(t, s)
 		if got := c.task(c.startTask("hi", `{}`)); part(got, "ttlMs") != "null" || part(got, "pollIntervalMs") != "" {
 			t.Errorf("got %s", got)

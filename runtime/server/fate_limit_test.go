@@ -49,9 +49,9 @@ type fatedServer struct {
 }
 
 func newFated(t *testing.T, f fate, cfg task.Config) *fatedServer {
-	cfg.ParkAfter, cfg.Quiet = -1, true
+	cfg.Recovery.ParkAfter, cfg.Updates.Quiet = -1, true
 	if f.parks {
-		cfg.ParkAfter = time.Second
+		cfg.Recovery.ParkAfter = time.Second
 	}
 	x := &fatedServer{t: t, fate: f, cfg: cfg, store: memory.New()}
 	x.start()
@@ -174,7 +174,7 @@ func TestLimitsHoldInEveryFate(t *testing.T) {
 				t.Errorf("%d calls were served, want %d", served, want)
 			}
 		})
-		fated("MaxJournal", task.Config{MaxJournal: 2000}, func(t *testing.T, x *fatedServer) {
+		fated("MaxJournal", task.Config{Limits: task.Limits{Journal: 2000}}, func(t *testing.T, x *fatedServer) {
 			x.call(0, 0)
 			x.settle()
 			_, id := x.tasks()

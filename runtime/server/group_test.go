@@ -155,7 +155,7 @@ func TestOperationsEndWithCall(t *testing.T) {
 						return "", err
 					})
 					d.s.Close()
-					d.cfg.Tasks.ParkAfter = -1
+					d.cfg.Tasks.Recovery.ParkAfter = -1
 					d.start()
 					id := d.call()
 					time.Sleep(time.Minute)
@@ -206,7 +206,7 @@ func TestParkingLetsOtherBranchesGetOn(t *testing.T) {
 					err := server.Branch(ctx, c, "ask", ask)
 					return "done", errors.Join(err, <-computed)
 				})
-				d.cfg.Tasks.ParkAfter = work / 10
+				d.cfg.Tasks.Recovery.ParkAfter = work / 10
 				d.restart()
 				id := d.call()
 				time.Sleep(6 * work)

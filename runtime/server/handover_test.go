@@ -292,7 +292,7 @@ func TestCallThatBecomesTaskHasResponsesOfItsRounds(t *testing.T) {
 // A call stays a plain one if its results are too large for the journal of a task.
 func TestCallWithTooLargeResultsStaysPlain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s, _ := withTasksOf(t, server.Config{Tasks: task.Config{MaxJournal: 1000}}, memory.New(), func(s *server.Server) {
+		s, _ := withTasksOf(t, server.Config{Tasks: task.Config{Limits: task.Limits{Journal: 1000}}}, memory.New(), func(s *server.Server) {
 			must(server.AddTool(s, "large", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 				text, err := server.Step(ctx, c, "s", func(context.Context) (string, error) { return strings.Repeat("x", 1000), nil })
 				if err == nil {
@@ -402,7 +402,7 @@ func TestCallStaysPlainIfItCannotBecomeTask(t *testing.T) {
 // call has become.
 func startLongCall(t *testing.T, f func(ctx context.Context, c *server.Call) (string, error)) (c *modernClient, m *task.Manager, id string) {
 	t.Helper()
-	s, m := withTasksOf(t, server.Config{Tasks: task.Config{ParkAfter: time.Minute}}, memory.New(), func(s *server.Server) {
+	s, m := withTasksOf(t, server.Config{Tasks: task.Config{Recovery: task.Recovery{ParkAfter: time.Minute}}}, memory.New(), func(s *server.Server) {
 		must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) { return f(ctx, c) }, server.Durable()))
 	})
 	c = connectModern(t, s)
@@ -514,7 +514,7 @@ func TestManagerClosesWhileCallBecomesTask(t *testing.T) {
 					return f
 				})
 				failed := make(chan error, 1)
-				s, m := withTasksOf(t, server.Config{Tasks: task.Config{MaxRunning: maxRunning}}, store, func(s *server.Server) {
+				s, m := withTasksOf(t, server.Config{Tasks: task.Config{Limits: task.Limits{Running: maxRunning}}}, store, func(s *server.Server) {
 					must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 						_, err := server.Step(ctx, c, "charge", func(context.Context) (int, error) { return 1, nil })
 						failed <- err

@@ -37,7 +37,7 @@ func newDurable(t *testing.T, f func(ctx context.Context, c *server.Call) (strin
 	t.Helper()
 	d := &durable{t: t, f: f, options: []server.ToolOption{server.Durable()}}
 	d.cfg.Session.Principal = "ada"
-	d.cfg.Tasks = task.Config{ParkAfter: time.Second, MaxTTL: 10000 * time.Hour, DefaultTTL: 10000 * time.Hour}
+	d.cfg.Tasks = task.Config{Recovery: task.Recovery{ParkAfter: time.Second}, TTL: task.TTL{Max: 10000 * time.Hour, Default: 10000 * time.Hour}}
 	d.cfg.Tasks.Store = memory.New()
 	d.start()
 	return d
@@ -503,7 +503,7 @@ func TestStepTooLargeForJournalFailsTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		large, small := 0, 0
 		d := newDurable(t, nil)
-		d.cfg.Tasks.MaxJournal = 3000
+		d.cfg.Tasks.Limits.Journal = 3000
 		d.f = func(ctx context.Context, c *server.Call) (string, error) {
 			server.Step(ctx, c, "large", func(context.Context) (string, error) {
 				large++
@@ -768,7 +768,7 @@ func TestDurableTaskWaitsForItsTool(t *testing.T) {
 					d := newDurable(t, nil)
 					d.s.Close()
 					if !parked {
-						d.cfg.Tasks.ParkAfter = -1
+						d.cfg.Tasks.Recovery.ParkAfter = -1
 					}
 					d.options = []server.ToolOption{server.Version("1"), server.Durable()}
 					d.f = func(ctx context.Context, c *server.Call) (string, error) { return waits(ctx, c, nil) }

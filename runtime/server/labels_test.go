@@ -169,7 +169,7 @@ func TestUnknownToolOfMember(t *testing.T) {
 		}{{"render", nil, 0}, {"rendr", nil, 1}, {"rendr", func(task.Record) task.Work { return nil }, 0}} {
 			var out bytes.Buffer
 			cfg := server.Config{Logger: slog.New(slog.NewTextHandler(&out, nil))}
-			cfg.Tasks = task.Config{Member: task.Member{Tools: []string{test.tool}}, Recover: test.recover}
+			cfg.Tasks = task.Config{Member: task.Member{Tools: []string{test.tool}}, Recovery: task.Recovery{Recover: test.recover}}
 			s, _ := withTasksOf(t, cfg, memory.NewFleet().Store(), func(s *server.Server) {
 				must(server.AddTool(s, "render", "", sayHi, server.Durable()))
 			})

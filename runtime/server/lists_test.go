@@ -242,7 +242,7 @@ func (u *upgraded) start(version string, features ...func(*server.Server)) *serv
 	for _, add := range features {
 		add(s)
 	}
-	handler := s.Handler(&streamable.HandlerOptions{Store: recordedStore{store, u.events}, Retry: time.Millisecond})
+	handler := s.Handler(&streamable.HandlerOptions{Sessions: streamable.Sessions{Store: recordedStore{store, u.events}}, Streams: streamable.Streams{Retry: time.Millisecond}})
 	var h http.Handler = handler
 	u.current.Store(&h)
 	u.stop = func() {

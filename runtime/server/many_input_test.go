@@ -72,7 +72,7 @@ func TestManyInputRequestsTakeTurnsInTask(t *testing.T) {
 				d := newDurable(t, askMany)
 				if fate == "waits" {
 					d.s.Close()
-					d.cfg.Tasks.ParkAfter = -1
+					d.cfg.Tasks.Recovery.ParkAfter = -1
 					d.start()
 				}
 				id := d.call()
@@ -137,7 +137,7 @@ func TestInputRequestIsGivenUpWhileItWaitsForRoom(t *testing.T) {
 						return "done", c.RunAll(ctx, group...)
 					})
 					d.s.Close()
-					d.cfg.Tasks.ParkAfter = parkAfter
+					d.cfg.Tasks.Recovery.ParkAfter = parkAfter
 					d.start()
 					id := d.call()
 					time.Sleep(time.Minute)
@@ -227,7 +227,7 @@ func TestCancelledTaskWaitsForNoRoom(t *testing.T) {
 			return text, err
 		})
 		d.s.Close()
-		d.cfg.Tasks.ParkAfter = -1
+		d.cfg.Tasks.Recovery.ParkAfter = -1
 		d.start()
 		id := d.call()
 		time.Sleep(time.Minute)

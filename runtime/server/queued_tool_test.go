@@ -21,7 +21,7 @@ func TestToolIsReplacedWhileItsTasksWaitForRoom(t *testing.T) {
 				d := newDurable(t, nil)
 				d.s.Close()
 				d.options = []server.ToolOption{server.Durable(), server.Version("1")}
-				d.cfg.Tasks.ParkAfter = -1
+				d.cfg.Tasks.Recovery.ParkAfter = -1
 				do := func(version string) server.ToolFunc[map[string]any, string] {
 					return func(ctx context.Context, c *server.Call, _ map[string]any) (string, error) {
 						_, err := server.Step(ctx, c, "s", func(context.Context) (int, error) { return 1, nil })
@@ -39,7 +39,7 @@ func TestToolIsReplacedWhileItsTasksWaitForRoom(t *testing.T) {
 					time.Sleep(time.Second)
 					d.s.Close()
 				}
-				d.cfg.Tasks.MaxRunning = 1
+				d.cfg.Tasks.Limits.Running = 1
 				var tool *server.Handle[mcp.Tool]
 				d.s, d.m = withTasksOf(t, d.cfg, d.cfg.Tasks.Store, func(s *server.Server) {
 					tool = must(server.AddTool(s, "do", "", do("1"), d.options...))

@@ -80,9 +80,9 @@ func serveNewsServer(file string) error {
 		return err
 	}
 	return http.Serve(listener, s.Handler(&streamable.HandlerOptions{
-		Store:     events,
-		Retry:     10 * time.Millisecond,
-		Principal: func(r *http.Request) (string, error) { return r.Header.Get("Authorization"), nil },
+		Sessions: streamable.Sessions{Store: events},
+		Streams:  streamable.Streams{Retry: 10 * time.Millisecond},
+		Access:   streamable.Access{Principal: func(r *http.Request) (string, error) { return r.Header.Get("Authorization"), nil }},
 	}))
 }
 

@@ -23,7 +23,7 @@ import (
 // for the consequences. In a call of a revision without sessions, an input request that has no
 // response yet returns it: the handler is called again when the client has sent the responses. In a
 // task of a [Durable] tool, an input request or a [Sleep] returns it after a wait of
-// [task.Config].ParkAfter, or when the server shuts down: the handler is called again when the
+// [task.Config].Recovery.ParkAfter, or when the server shuts down: the handler is called again when the
 // response or the time has come, or by the next process. The handler returns the error, wrapped or
 // not.
 //

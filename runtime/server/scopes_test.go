@@ -338,8 +338,8 @@ func TestServerRejectsCallsWithTooFewScopes(t *testing.T) {
 	s := newServer(t, server.Config{})
 	x.add(s)
 	h := s.Handler(&streamable.HandlerOptions{
-		Auth:           newProtector(t, auth.Config{}),
-		RequiredScopes: func(context.Context, string, []byte) []string { return nil },
+		Auth:   newProtector(t, auth.Config{}),
+		Access: streamable.Access{RequiredScopes: func(context.Context, string, []byte) []string { return nil }},
 	})
 	defer h.Close()
 	for _, era := range []string{"2025-11-25", "-"} {
@@ -383,7 +383,7 @@ func TestResultsOfProtectedServersArePrivate(t *testing.T) {
 	}{
 		{server.Caching{}, streamable.HandlerOptions{}, `"public"`},
 		{server.Caching{}, streamable.HandlerOptions{Auth: newProtector(t, auth.Config{})}, `"private"`},
-		{server.Caching{}, streamable.HandlerOptions{Principal: known}, `"private"`},
+		{server.Caching{}, streamable.HandlerOptions{Access: streamable.Access{Principal: known}}, `"private"`},
 		{server.Caching{Private: true}, streamable.HandlerOptions{}, `"private"`},
 	} {
 		s := newServer(t, server.Config{Features: server.Features{Caching: c.caching}})
@@ -494,7 +494,7 @@ func TestProtectedStatelessServer(t *testing.T) {
 	x.add(s)
 	h := s.Handler(&streamable.HandlerOptions{
 		Auth: newProtector(t, auth.Config{}), Stateless: true,
-		Principal: func(*http.Request) (string, error) { return "ignored", nil },
+		Access: streamable.Access{Principal: func(*http.Request) (string, error) { return "ignored", nil }},
 	})
 	defer h.Close()
 	for token, want := range map[string]int{"": 401, "ann": 403, "ann/write": 200} {

@@ -80,7 +80,7 @@ func TestSelectKeepsFirstEvent(t *testing.T) {
 					})
 					if !strings.Contains(fate, "parked") {
 						d.s.Close()
-						d.cfg.Tasks.ParkAfter = -1
+						d.cfg.Tasks.Recovery.ParkAfter = -1
 						d.start()
 					}
 					id := d.call()
@@ -546,7 +546,7 @@ func TestCancelledSelectIsUndone(t *testing.T) {
 				return payment(ctx, c)
 			})
 			d.s.Close()
-			d.cfg.Tasks.ParkAfter = parkAfter
+			d.cfg.Tasks.Recovery.ParkAfter = parkAfter
 			d.start()
 			id := d.call()
 			time.Sleep(time.Minute)
@@ -705,7 +705,7 @@ func TestFunctionOfOtherCaseLooksAtItsContext(t *testing.T) {
 				})
 				if fate == "running" {
 					d.s.Close()
-					d.cfg.Tasks.ParkAfter = -1
+					d.cfg.Tasks.Recovery.ParkAfter = -1
 					d.start()
 				}
 				id := d.call()
@@ -933,7 +933,7 @@ func TestSelectInRounds(t *testing.T) {
 // nothing of signals.
 func TestSignalOfPromotedCall(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s, m := withTasksOf(t, server.Config{Tasks: task.Config{ParkAfter: time.Second}, Session: session.Config{Principal: "ada"}}, memory.New(), func(s *server.Server) {
+		s, m := withTasksOf(t, server.Config{Tasks: task.Config{Recovery: task.Recovery{ParkAfter: time.Second}}, Session: session.Config{Principal: "ada"}}, memory.New(), func(s *server.Server) {
 			must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) { return payment(ctx, c) }, server.Durable()))
 		})
 		c := connectModern(t, s)
@@ -966,9 +966,9 @@ func TestSignalFromOtherMember(t *testing.T) {
 		t.Run(fate, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := memory.NewFleet()
-				cfg := server.Config{Tasks: task.Config{ParkAfter: time.Second, Member: task.Member{Tools: []string{"do"}}}, Session: session.Config{Principal: "ada"}}
+				cfg := server.Config{Tasks: task.Config{Recovery: task.Recovery{ParkAfter: time.Second}, Member: task.Member{Tools: []string{"do"}}}, Session: session.Config{Principal: "ada"}}
 				if fate == "running" {
-					cfg.Tasks.ParkAfter = -1
+					cfg.Tasks.Recovery.ParkAfter = -1
 				}
 				add := func(s *server.Server) {
 					must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) { return payment(ctx, c) }, server.Durable()))
@@ -1094,7 +1094,7 @@ func signalsOfDeadProcess(t *testing.T, parkAfter time.Duration, dies int64, aft
 		})
 		store, writes := d.cfg.Tasks.Store, new(atomic.Int64)
 		d.s.Close()
-		d.cfg.Tasks.ParkAfter, d.cfg.Tasks.Store = parkAfter, &mortal{Store: store, writes: writes, dies: dies, after: after}
+		d.cfg.Tasks.Recovery.ParkAfter, d.cfg.Tasks.Store = parkAfter, &mortal{Store: store, writes: writes, dies: dies, after: after}
 		d.start()
 		id := d.call()
 		time.Sleep(10 * time.Second)

@@ -124,12 +124,13 @@ func (s *Server) Handler(options *streamable.HandlerOptions) *streamable.Handler
 	if options != nil {
 		o = *options
 	}
+	s.record(o.Check())
 	o.Logger = cmp.Or(o.Logger, s.cfg.Logger)
 	if o.Responder == nil && s.servesModern() {
 		o.Responder = s.responder
 	}
-	if o.RequiredScopes == nil {
-		o.RequiredScopes = s.RequiredScopes
+	if o.Access.RequiredScopes == nil {
+		o.Access.RequiredScopes = s.RequiredScopes
 	}
 	if own, all := o.Rejected, s.cfg.Hooks.HTTPRejected; own == nil {
 		o.Rejected = all
@@ -139,7 +140,7 @@ func (s *Server) Handler(options *streamable.HandlerOptions) *streamable.Handler
 			own(r, status)
 		}
 	}
-	if o.Auth != nil || o.Principal != nil { // the results are for those with credentials
+	if o.Auth != nil || o.Access.Principal != nil { // the results are for those with credentials
 		s.protected.Store(true)
 		s.features.Add(1)
 	}
@@ -193,8 +194,8 @@ type ListenOptions struct {
 // open for two minutes. Faults of connections, such as those of TLS, are logged as warnings. For other
 // limits, other endpoints and middleware, use [Server.Handler] with an [http.Server]. That one notices
 // the disconnect of a client which has sent the beginning of its next request over HTTP/1.1 only when
-// a write fails, such as that of a [streamable.HandlerOptions].KeepAlive. ListenAndServe without TLS
-// notices it at once.
+// a write fails, such as that of a [streamable.Streams].KeepAlive. ListenAndServe without TLS notices
+// it at once.
 //
 // ListenAndServe returns nil after such an end, the error of [Server.Start] if the server cannot
 // start, and the error of the listener if it fails.
@@ -211,7 +212,7 @@ func (s *Server) ListenAndServe(ctx context.Context, address string, options *Li
 	if err != nil {
 		return fmt.Errorf("server: listen: %w", err)
 	}
-	if err := s.Err(); err != nil {
+	if err := errors.Join(s.Err(), o.Check()); err != nil {
 		return err
 	}
 	listener, err := net.Listen("tcp", address)
@@ -239,7 +240,7 @@ func (s *Server) ListenAndServe(ctx context.Context, address string, options *Li
 		} else {
 			endpoint.ServeShort(others, w, r)
 		}
-	}), config, cmp.Or(max(o.StallTimeout, 0), transport.DefaultStallTimeout), log)
+	}), config, cmp.Or(o.Timeouts.Stall, transport.DefaultStallTimeout), log)
 	scheme := "http"
 	if config != nil {
 		scheme = "https"

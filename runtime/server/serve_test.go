@@ -170,7 +170,7 @@ func certificate(t *testing.T) (certFile, keyFile string, pool *x509.CertPool) {
 // A client that disconnects cancels its call, even if it has sent a part of the next request.
 func TestDisconnectOfPipeliningClientCancelsCall(t *testing.T) {
 	begun, cancelled := make(chan struct{}), make(chan struct{})
-	l := listen(t, &server.Config{}, &server.ListenOptions{HandlerOptions: streamable.HandlerOptions{KeepAlive: -1}}, func(s *server.Server) {
+	l := listen(t, &server.Config{}, &server.ListenOptions{HandlerOptions: streamable.HandlerOptions{Streams: streamable.Streams{KeepAlive: -1}}}, func(s *server.Server) {
 		server.AddTool(s, "wait", "", func(ctx context.Context, _ *server.Call, _ struct{}) (string, error) {
 			close(begun)
 			<-ctx.Done()
@@ -205,7 +205,7 @@ func TestListenAndServeSpeaksTLS(t *testing.T) {
 		"config": {TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}}, Path: "/tools"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o.Principal = func(*http.Request) (string, error) { return "ada", nil }
+			o.Access.Principal = func(*http.Request) (string, error) { return "ada", nil }
 			l := listen(t, &server.Config{Tasks: task.Config{Store: memory.New()}}, o, addHi)
 			if !strings.HasPrefix(l.url, "https://") || !strings.HasSuffix(l.url, "/tools") {
 				t.Errorf("URL %s", l.url)

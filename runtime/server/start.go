@@ -250,7 +250,7 @@ func (s *Server) startTasks(ctx context.Context) error {
 // returns.
 func (s *Server) newManager(ctx context.Context, wrap func(task.Work) task.Work) (*task.Manager, error) {
 	cfg := s.cfg.Tasks
-	other := cfg.Recover
+	other := cfg.Recovery.Recover
 	recovered := func(r task.Record) task.Work {
 		if r.Method == mcp.MethodToolsCall {
 			name, _ := modern.TextMember(r.Params, "name")
@@ -266,7 +266,7 @@ func (s *Server) newManager(ctx context.Context, wrap func(task.Work) task.Work)
 		}
 		return other(r)
 	}
-	cfg.Recover = func(r task.Record) task.Work {
+	cfg.Recovery.Recover = func(r task.Record) task.Work {
 		if work := recovered(r); work != nil {
 			return wrap(work)
 		}
@@ -277,8 +277,8 @@ func (s *Server) newManager(ctx context.Context, wrap func(task.Work) task.Work)
 			s.cfg.Logger.Warn("tool of Tasks.Member.Tools not found", "tool", tool) // possibly misspelled
 		}
 	}
-	otherVersion := cfg.ToolVersion
-	cfg.ToolVersion = func(tool string) string {
+	otherVersion := cfg.Recovery.ToolVersion
+	cfg.Recovery.ToolVersion = func(tool string) string {
 		if e, ok := s.tools.find(tool); ok {
 			return e.value.version
 		}
@@ -287,8 +287,8 @@ func (s *Server) newManager(ctx context.Context, wrap func(task.Work) task.Work)
 		}
 		return otherVersion(tool)
 	}
-	otherLimit := cfg.ToolLimit
-	cfg.ToolLimit = func(tool string) int {
+	otherLimit := cfg.Limits.Tool
+	cfg.Limits.Tool = func(tool string) int {
 		if e, ok := s.tools.find(tool); ok {
 			return e.value.maxRunning
 		}

@@ -158,10 +158,10 @@ func TestRecoverOfConfigServesUnknownTools(t *testing.T) {
 		first.Close()
 
 		var asked []string
-		cfg := server.Config{Session: session.Config{Principal: "ada"}, Tasks: task.Config{Recover: func(r task.Record) task.Work {
+		cfg := server.Config{Session: session.Config{Principal: "ada"}, Tasks: task.Config{Recovery: task.Recovery{Recover: func(r task.Record) task.Work {
 			asked = append(asked, part(string(r.Params), "name"))
 			return func(context.Context, *task.Run) (codec.Encoder, error) { return server.Text("from Recover"), nil }
-		}}}
+		}}}}
 		second, _ := withTasksOf(t, cfg, store, func(s *server.Server) {
 			must(server.AddTool(s, "kept", "", sayHi, server.Durable()))
 		})

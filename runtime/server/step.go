@@ -23,7 +23,7 @@ import (
 //
 // The result of a step is recorded as follows:
 //   - In a task of a Durable tool, it is in the journal of the task, and is stored before Step
-//     returns. [task.Config].MaxJournal limits the size of the journal: a step whose result exceeds
+//     returns. [task.Config].Limits.Journal limits the size of the journal: a step whose result exceeds
 //     it fails the call, whatever the handler returns.
 //   - In a plain call of a revision without sessions, it travels to the client and back with each
 //     round of input requests. It is sealed. [Limits.State] limits the size of all results
@@ -106,7 +106,7 @@ func IdempotencyKey(ctx context.Context) string { return rerun.IdempotencyKey(ct
 // handler wait for the rest of it.
 //
 // In a task of a [Durable] tool, the wait survives a restart of the server. A handler that waits
-// longer than [task.Config].ParkAfter is parked: Sleep returns an [*InputRequiredError], the
+// longer than [task.Config].Recovery.ParkAfter is parked: Sleep returns an [*InputRequiredError], the
 // handler returns it, and the server calls the handler again, from its top, when the sleep ends. A
 // task that expires first never wakes: for sleeps of more than an hour, set DefaultTTL and MaxTTL
 // of [Config].Tasks. A plain call waits as long as its client does; in revisions without sessions,

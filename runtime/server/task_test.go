@@ -396,7 +396,7 @@ func TestHandlerCreatesTasksOfClient(t *testing.T) {
 			time.Sleep(time.Minute)
 			return "", c.Log(ctx, mcp.LoggingLevelWarning, "helper", "helped")
 		}))
-		tasks, err := task.New(t.Context(), task.Config{Store: memory.New(), PollInterval: 24 * time.Hour})
+		tasks, err := task.New(t.Context(), task.Config{Store: memory.New(), Updates: task.Updates{Poll: 24 * time.Hour}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -124,7 +124,7 @@ func Tasks(support receiver.Support) ToolOption {
 
 // MaxRunning limits how many calls of the tool run at once. The limit holds for all processes of a
 // fleet together, and for this process if the store of the tasks is not shared. Further tasks wait
-// without a goroutine; see [task.Config].ToolLimit. Further plain calls wait, too, until the client
+// without a goroutine; see [task.Config].Limits.Tool. Further plain calls wait, too, until the client
 // cancels them. The principals that wait have turns. A call with the Tasks extension is a task from
 // its beginning. It needs a Store in [Config].Tasks.
 func MaxRunning(n int) ToolOption {

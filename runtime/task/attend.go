@@ -361,7 +361,7 @@ func (f *fleet) inspectAttendant(id string, r *Record) {
 		each.created = false
 	}
 	f.mu.Unlock()
-	if r != nil && Terminal(r.shown()) && r.Claim.Member == "" && !f.m.cfg.Quiet {
+	if r != nil && Terminal(r.shown()) && r.Claim.Member == "" && !f.m.cfg.Updates.Quiet {
 		run.notifyStatus(r) // the other changes are reported by the member that holds the task
 	}
 	if !ended {

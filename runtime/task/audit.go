@@ -52,8 +52,8 @@ type Stats struct {
 	Reads, Refused, Foreign uint64
 
 	Running int // tasks whose work is running in this process; not those whose outcome is being published
-	Queued  int // tasks whose work waits for room; see Config.MaxRunning and Config.ToolLimit
-	Parked  int // tasks whose work is parked; see Config.ParkAfter
+	Queued  int // tasks whose work waits for room; see Config.Limits.Running and Config.Limits.Tool
+	Parked  int // tasks whose work is parked; see Config.Recovery.ParkAfter
 	Waiting int // calls blocked in tasks/result
 	// Unstored is the number of outcomes that wait to be stored because the store has failed. The
 	// Manager retries them.

@@ -41,7 +41,7 @@ func TestTaskOutlivesWrongClock(t *testing.T) {
 	const ttl = 10 * time.Minute
 	for _, ahead := range []time.Duration{-time.Hour, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
-			m, s := withClock(t, ahead, task.Config{DefaultTTL: ttl})
+			m, s := withClock(t, ahead, task.Config{TTL: task.TTL{Default: ttl}})
 			// Processes whose clock is right create one task with each of both clocks.
 			for id, created := range map[string]time.Time{"local": time.Now(), "store": s.Now()} {
 				_, err := s.Create(t.Context(), task.Record{ID: id, Owner: "alice", Status: mcp.TaskStatusWorking, Created: created, Updated: created, TTL: ttl})
@@ -83,7 +83,7 @@ func TestSleepEndsByClockOfStore(t *testing.T) {
 				}
 				return raw(`{}`), run.Sleep(ctx, until)
 			}
-			m, s := withClock(t, -3*time.Hour, task.Config{Unlimited: true, ParkAfter: park, Recover: func(task.Record) task.Work { return work }})
+			m, s := withClock(t, -3*time.Hour, task.Config{TTL: task.TTL{Unlimited: true}, Recovery: task.Recovery{ParkAfter: park, Recover: func(task.Record) task.Work { return work }}})
 			begun := time.Now()
 			id := create(t, m, task.Request{Restartable: true, Work: work}).TaskID
 			time.Sleep(59 * time.Minute)
@@ -105,7 +105,7 @@ func TestSleepFollowsClockOfStore(t *testing.T) {
 		work := func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			return raw(`{}`), run.Sleep(ctx, begun.Add(2*time.Hour))
 		}
-		m, s := withClock(t, 0, task.Config{Unlimited: true, Recover: func(task.Record) task.Work { return work }})
+		m, s := withClock(t, 0, task.Config{TTL: task.TTL{Unlimited: true}, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return work }}})
 		id := create(t, m, task.Request{Restartable: true, Work: work}).TaskID
 		time.Sleep(time.Hour)
 		s.ahead.Store(int64(time.Hour))
@@ -158,7 +158,7 @@ func TestTaskOutlivesJumpOfWallClock(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			store := &jumpingStore{Store: memory.New()}
-			runInBubble(t, task.Config{Store: store, DefaultTTL: row.ttl}, func(t *testing.T, m *task.Manager) {
+			runInBubble(t, task.Config{Store: store, TTL: task.TTL{Default: row.ttl}}, func(t *testing.T, m *task.Manager) {
 				created := start(t, m, untilDone)
 				store.ahead.Store(int64(row.ahead))
 				time.AfterFunc(row.after, func() { store.ahead.Store(0) })
@@ -193,7 +193,7 @@ func TestTaskOutlivesWrongClockAtStart(t *testing.T) {
 			if parked {
 				parkAfter = time.Second
 			}
-			cfg := task.Config{Store: store, ParkAfter: parkAfter, Recover: func(task.Record) task.Work { return work }}
+			cfg := task.Config{Store: store, Recovery: task.Recovery{ParkAfter: parkAfter, Recover: func(task.Record) task.Work { return work }}}
 			first := newManager(t, cfg)
 			created := create(t, first, task.Request{Restartable: true, Work: work})
 			time.Sleep(10 * time.Minute)

@@ -11,7 +11,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
-// Config configures a [Manager]. Only Store is required.
+// Config configures a [Manager]. Only Store is required. A number that is zero means the default, and a
+// negative one is an error of [New] that names the field; [NoLimit] means no limit, and [Off] that
+// something is switched off, where the field says so.
 type Config struct {
 	// Store holds the records of the tasks. The Manager does not close it; close it after the
 	// Manager.
@@ -20,49 +22,107 @@ type Config struct {
 	// stores.
 	Member Member
 
-	// DefaultTTL is the lifetime of a task, from its creation on, if the requestor does not request
-	// one. The default is [DefaultTTL], or MaxTTL if that is shorter.
-	DefaultTTL time.Duration
-	// MaxTTL is the longest lifetime of a task. A requestor that asks for more gets MaxTTL. The
+	// TTL is how long tasks live.
+	TTL TTL
+	// Limits limit what principals, tools, tasks and this process may use.
+	Limits Limits
+	// Updates says how requestors learn of changes.
+	Updates Updates
+	// Recovery says how work runs again.
+	Recovery Recovery
+	// Jobs are the external systems that run jobs, by name; see [Request.Runner].
+	Jobs map[string]Jobs
+
+	// Hooks are functions that the Manager calls when something happens.
+	Hooks Hooks
+	// Logger receives the same events, and failures of the store and of work. If it is nil,
+	// warnings and errors go to [slog.Default].
+	Logger *slog.Logger
+}
+
+// NoLimit is the value of a field that sets no limit, and Off that of one that switches off what the
+// field is about.
+const (
+	NoLimit = boundary.None
+	Off     = boundary.None
+)
+
+// TTL is the part of a [Config] that says how long tasks live.
+type TTL struct {
+	// Default is the lifetime of a task, from its creation on, if the requestor does not request
+	// one. The default is [DefaultTTL], or Max if that is shorter.
+	Default time.Duration
+	// Max is the longest lifetime of a task. A requestor that asks for more gets Max. The
 	// default is [DefaultMaxTTL].
-	MaxTTL time.Duration
+	Max time.Duration
 	// Unlimited makes a task never expire if its requestor requests no lifetime or requests null.
 	Unlimited bool
+}
 
-	// PollInterval is the interval of polling that is suggested to requestors. The default is
-	// [DefaultPollInterval]; a negative value suggests none.
-	PollInterval time.Duration
-	// ProgressInterval is the minimum time between two progress notifications of a task. The
-	// default is [DefaultProgressInterval]; a negative value means no minimum.
-	ProgressInterval time.Duration
-	// PageSize is the number of tasks in a page of [Manager.List]. The default is
-	// [DefaultPageSize].
-	PageSize int
+// Updates is the part of a [Config] that says how requestors learn of changes.
+type Updates struct {
+	// Poll is the interval of polling that is suggested to requestors. The default is
+	// [DefaultPollInterval]; [Off] suggests none.
+	Poll time.Duration
+	// Progress is the minimum time between two progress notifications of a task. The
+	// default is [DefaultProgressInterval]; [Off] means no minimum.
+	Progress time.Duration
+	// Quiet switches notifications/tasks/status off.
+	Quiet bool
+}
 
-	// Limits apply to each principal. In a fleet, each member counts the unfinished tasks that it
-	// holds or has created, and the calls that it gets. Limits.Bytes applies to all tasks of the
-	// principal in the store: a member lists them each time that it has stored a sixteenth of the
-	// limit, so n members together exceed it by n sixteenths at most, or by what they store while
-	// they list the tasks.
-	Limits Limits
+// Limits limit what one principal, this process, a tool and a task may use.
+//
+// Tasks, Bytes, Rate and Burst apply to each principal. All clients without a principal count together.
+// Those of one network may use half of these limits, so that one stranger leaves room for others: the
+// HTTP handlers tell the network of a client. After a restart, and on another member of a fleet, a task
+// no longer counts for its network. In a fleet, each member counts the unfinished tasks that it holds
+// or has created, and the calls that it gets. Bytes applies to all tasks of the principal in the store:
+// a member lists them each time that it has stored a sixteenth of the limit, so n members together
+// exceed it by n sixteenths at most, or by what they store while they list the tasks.
+type Limits struct {
+	// Tasks is the maximum number of tasks that are not terminal. A cancelled or expired task
+	// counts until its work has returned. The default is [DefaultMaxTasks]. It may be [NoLimit].
+	Tasks int
+	// Bytes is the maximum number of stored bytes of all tasks, including results and answers. A
+	// task counts as the length of its texts plus about 500 bytes. In memory, the records take at
+	// most twice the limit. The same holds for the file of a bolt store, apart from the space of
+	// dropped tasks. If work continues after its task is terminal, the params of its request still
+	// count. The default is [DefaultMaxBytes]. It may be [NoLimit].
+	Bytes int64
+	// Rate is the maximum number of task calls per second, of all methods together. The default is
+	// [DefaultMaxRate]. It may be [NoLimit].
+	Rate float64
+	// Burst is the maximum number of calls at once. The default is twice the Rate. With
+	// [NoLimit], Rate has no effect.
+	Burst int
 
-	// MaxRunning is the maximum number of tasks whose work runs in this process at once, without
+	// Running is the maximum number of tasks whose work runs in this process at once, without
 	// jobs. Further ones wait: their status is working, and they take no goroutine. The principals
 	// that wait have turns. Work that waits for input or sleeps counts until it is parked. A call
 	// that becomes a task while it runs counts, but does not wait. Work that waits for other tasks
-	// counts, too, so tasks that all wait for further ones would wait for ever. 0 means no maximum.
-	MaxRunning int
-	// ToolLimit returns the maximum number of calls of a tool that run at once in the fleet of a
+	// counts, too, so tasks that all wait for further ones would wait for ever. The default is no maximum.
+	Running int
+	// Tool returns the maximum number of calls of a tool that run at once in the fleet of a
 	// shared store, or in this process with another store; 0 means no maximum. It gets the
 	// [Request].Name of a task, and the name that [Manager.Acquire] is called with for other calls.
-	// Further tasks wait as with MaxRunning. A member that has died counts until its lease has
-	// ended; then the contexts of its work have ended, too. ToolLimit must be fast. It is called
+	// Further tasks wait as with Running. A member that has died counts until its lease has
+	// ended; then the contexts of its work have ended, too. Tool must be fast. It is called
 	// concurrently.
-	ToolLimit func(tool string) int
+	Tool func(tool string) int
+	// Journal is the maximum size in bytes of the journal of a task: what its work has recorded,
+	// and its input requests with their answers. Entries count as the length of their texts plus
+	// about 100 bytes. Beyond it, [Run.Record] and [Run.Ask] fail with a [*JournalError]. The
+	// default is [DefaultMaxJournal]; [NoLimit] means no maximum. Bytes applies, too.
+	Journal int64
+	// PageSize is the number of tasks in a page of [Manager.List]. The default is
+	// [DefaultPageSize].
+	PageSize int
+}
 
-	// Quiet switches notifications/tasks/status off.
-	Quiet bool
-
+// Recovery is the part of a [Config] that says how work runs again, after a restart or when it was
+// parked.
+type Recovery struct {
 	// Recover returns the work that is re-run for an unfinished task that was created as
 	// restartable: by [New], and when parked work runs again. If it returns nil, or if Recover is
 	// nil, the task waits: in a fleet, for a member that returns work for it, and otherwise until
@@ -78,11 +138,6 @@ type Config struct {
 	// more to do; see [Run.WakeAt]. The default is [DefaultParkAfter]; a negative value means that
 	// work is not parked. Without Recover, work is not parked either.
 	ParkAfter time.Duration
-	// MaxJournal is the maximum size in bytes of the journal of a task: what its work has recorded,
-	// and its input requests with their answers. Entries count as the length of their texts plus
-	// about 100 bytes. Beyond it, [Run.Record] and [Run.Ask] fail with a [*JournalError]. The
-	// default is [DefaultMaxJournal]; a negative value means no maximum. Limits.Bytes applies, too.
-	MaxJournal int64
 	// ToolVersion returns the version of the work of a tool in this process; see [Request.Version].
 	// The work of a task that another process has created, but that has not begun, begins in this
 	// version. It gets [Request.Name]. It must be fast, and is called concurrently. If it is nil,
@@ -101,9 +156,10 @@ type Config struct {
 	// entry or an answer to [Run.Ask] is stored. The default is [DefaultMaxReruns]; a negative
 	// value means no maximum, and no trials.
 	MaxReruns int
-	// Jobs are the external systems that run jobs, by name; see [Request.Runner].
-	Jobs map[string]Jobs
+}
 
+// Hooks are functions that a [Manager] calls when something happens. Each may be nil.
+type Hooks struct {
 	// Audit receives every event of a task. It is called in the goroutine in which the event
 	// occurs, possibly concurrently, and must return quickly. A panic of it is logged. If Audit is
 	// nil, events are only logged.
@@ -114,32 +170,6 @@ type Config struct {
 	Queried func(request []byte) (response []byte)
 	// Observer observes the work of tasks; nil for none.
 	Observer Observer
-	// Logger receives the same events, and failures of the store and of work. If it is nil,
-	// warnings and errors go to [slog.Default].
-	Logger *slog.Logger
-}
-
-// Limits limits what one principal may use. Zero means the default, and a negative value means no
-// limit. All clients without a principal count together. Those of one network may use half of
-// Tasks, Bytes, Rate and Burst, so that one stranger leaves room for others: the HTTP handlers tell
-// the network of a client. After a restart, and on another member of a fleet, a task no longer
-// counts for its network.
-type Limits struct {
-	// Tasks is the maximum number of tasks that are not terminal. A cancelled or expired task
-	// counts until its work has returned. The default is [DefaultMaxTasks].
-	Tasks int
-	// Bytes is the maximum number of stored bytes of all tasks, including results and answers. A
-	// task counts as the length of its texts plus about 500 bytes. In memory, the records take at
-	// most twice the limit. The same holds for the file of a bolt store, apart from the space of
-	// dropped tasks. If work continues after its task is terminal, the params of its request still
-	// count. The default is [DefaultMaxBytes].
-	Bytes int64
-	// Rate is the maximum number of task calls per second, of all methods together. The default is
-	// [DefaultMaxRate].
-	Rate float64
-	// Burst is the maximum number of calls at once. The default is twice the Rate. If it is
-	// negative, Rate has no effect.
-	Burst int
 }
 
 // Defaults of a [Config].
@@ -162,63 +192,46 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Store == nil {
 		return c, errors.New("task: Config.Store is nil")
 	}
-	if c.MaxTTL == 0 {
-		c.MaxTTL = DefaultMaxTTL
+	faults := boundary.Faults{Package: "task"}
+	boundary.Default(&faults, "TTL.Max", &c.TTL.Max, DefaultMaxTTL)
+	boundary.Default(&faults, "TTL.Default", &c.TTL.Default, min(DefaultTTL, c.TTL.Max))
+	if c.TTL.Max < time.Millisecond {
+		faults.Add(fmt.Errorf("task: TTL.Max (%v) is less than a millisecond", c.TTL.Max))
 	}
-	if c.DefaultTTL == 0 {
-		c.DefaultTTL = min(DefaultTTL, c.MaxTTL)
+	if c.TTL.Default < time.Millisecond {
+		faults.Add(fmt.Errorf("task: TTL.Default (%v) is less than a millisecond", c.TTL.Default))
 	}
-	if c.MaxTTL < time.Millisecond {
-		return c, fmt.Errorf("task: MaxTTL (%v) is less than a millisecond", c.MaxTTL)
+	if c.TTL.Default > c.TTL.Max {
+		faults.Add(fmt.Errorf("task: TTL.Default (%v) is greater than TTL.Max (%v)", c.TTL.Default, c.TTL.Max))
 	}
-	if c.DefaultTTL < time.Millisecond {
-		return c, fmt.Errorf("task: DefaultTTL (%v) is less than a millisecond", c.DefaultTTL)
-	}
-	if c.DefaultTTL > c.MaxTTL {
-		return c, fmt.Errorf("task: DefaultTTL (%v) is greater than MaxTTL (%v)", c.DefaultTTL, c.MaxTTL)
-	}
-	if c.PageSize < 0 {
-		return c, fmt.Errorf("task: negative PageSize (%d)", c.PageSize)
-	}
-	if c.MaxRunning < 0 {
-		return c, fmt.Errorf("task: negative MaxRunning (%d)", c.MaxRunning)
-	}
-	var err error
-	if c.Member.Labels, err = labelSet(c.Member.Labels); err != nil {
-		return c, fmt.Errorf("task: Member.Labels: %w", err)
-	}
-	c.PollInterval = wholeMilliseconds(orDefault(c.PollInterval, DefaultPollInterval))
-	c.ProgressInterval = orDefault(c.ProgressInterval, DefaultProgressInterval)
-	c.PageSize = orDefault(c.PageSize, DefaultPageSize)
-	c.MaxJournal = orDefault(c.MaxJournal, DefaultMaxJournal)
-	c.MaxReruns = orDefault(c.MaxReruns, DefaultMaxReruns)
-	c.ParkAfter = orDefault(c.ParkAfter, DefaultParkAfter)
-	c.Limits.Tasks = orDefault(c.Limits.Tasks, DefaultMaxTasks)
-	c.Limits.Bytes = orDefault(c.Limits.Bytes, DefaultMaxBytes)
-	c.Limits.Rate = orDefault(c.Limits.Rate, DefaultMaxRate)
-	if c.Limits.Burst < 0 {
+	boundary.OrNone(&faults, "Limits.Tasks", &c.Limits.Tasks, DefaultMaxTasks)
+	boundary.OrNone(&faults, "Limits.Bytes", &c.Limits.Bytes, DefaultMaxBytes)
+	boundary.OrNone(&faults, "Limits.Rate", &c.Limits.Rate, DefaultMaxRate)
+	if c.Limits.Burst == NoLimit {
 		c.Limits.Rate = 0 // any number of calls is accepted at once
 	}
-	c.Limits.Burst = orDefault(c.Limits.Burst, max(1, int(2*c.Limits.Rate)))
+	boundary.OrNone(&faults, "Limits.Burst", &c.Limits.Burst, max(1, int(2*c.Limits.Rate)))
+	boundary.OrNone(&faults, "Limits.Running", &c.Limits.Running, 0)
+	boundary.OrNone(&faults, "Limits.Journal", &c.Limits.Journal, DefaultMaxJournal)
+	boundary.Default(&faults, "Limits.PageSize", &c.Limits.PageSize, DefaultPageSize)
+	boundary.OrNone(&faults, "Updates.Poll", &c.Updates.Poll, DefaultPollInterval)
+	c.Updates.Poll = wholeMilliseconds(c.Updates.Poll)
+	boundary.OrNone(&faults, "Updates.Progress", &c.Updates.Progress, DefaultProgressInterval)
+	boundary.OrNone(&faults, "Recovery.ParkAfter", &c.Recovery.ParkAfter, DefaultParkAfter)
+	boundary.OrNone(&faults, "Recovery.MaxReruns", &c.Recovery.MaxReruns, DefaultMaxReruns)
+	var err error
+	if c.Member.Labels, err = labelSet(c.Member.Labels); err != nil {
+		faults.Add(fmt.Errorf("task: Member.Labels: %w", err))
+	}
+	boundary.Default(&faults, "Member.Lease", &c.Member.Lease, 0)
 	c.Logger = boundary.Logger(c.Logger)
-	return c, nil
+	return c, faults.Err()
 }
 
 // wholeMilliseconds rounds an interval up to whole milliseconds, the unit of the protocol. It
 // returns 0 for a negative interval.
 func wholeMilliseconds(d time.Duration) time.Duration {
 	return (max(d, 0) + time.Millisecond - 1).Truncate(time.Millisecond)
-}
-
-// orDefault returns v, or def if v is 0, or 0 if v is negative.
-func orDefault[T int | int64 | float64 | time.Duration](v, def T) T {
-	switch {
-	case v == 0:
-		return def
-	case v < 0:
-		return 0
-	}
-	return v
 }
 
 // Requestor sends messages to the requestor of a task, for example over one session. Values must be

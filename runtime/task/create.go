@@ -31,7 +31,7 @@ type Request struct {
 	// is created, which may keep more in memory than the work needs.
 	Values context.Context
 	// Restartable declares that Work may be re-run from its start if the receiver stops before the
-	// task is terminal. See also [Config.MaxReruns].
+	// task is terminal. See also [Recovery.MaxReruns].
 	Restartable bool
 	// Labels are what the task requires of the member of a fleet that holds it. Only a member that
 	// has all of them in [Member].Labels runs the task; until one joins, the task waits. Labels
@@ -46,14 +46,14 @@ type Request struct {
 	// Protocol is the protocol revision of the request; "" means one with sessions.
 	Protocol mcp.Revision
 	// Version names the version of restartable Work. Work of another version cannot continue from
-	// what this one has recorded; [Config].Recover decides what becomes of the task.
+	// what this one has recorded; [Recovery.Recover] decides what becomes of the task.
 	Version string
 	// Entries are what restartable Work has recorded before the task is created. If they exceed
-	// [Config].MaxJournal, Create fails with a [*JournalError].
+	// [Limits.Journal], Create fails with a [*JournalError].
 	Entries []Entry
 
 	StatusMessage string
-	PollInterval  time.Duration // 0 means Config.PollInterval; a negative value suggests none
+	PollInterval  time.Duration // 0 means Config.Updates.Poll; a negative value suggests none
 
 	// Via is the requestor, or nil if it cannot be reached.
 	Via Requestor
@@ -128,7 +128,7 @@ func (m *Manager) create(ctx context.Context, q *Request, r *Record) error {
 	*r = Record{
 		Claim: claim,
 		Owner: q.Principal, Status: mcp.TaskStatusWorking, StatusMessage: statusText(q.StatusMessage),
-		Created: now, Updated: now, TTL: ttl, PollInterval: m.cfg.PollInterval,
+		Created: now, Updated: now, TTL: ttl, PollInterval: m.cfg.Updates.Poll,
 		Method: q.Method, Params: q.Params, Token: q.Token, Name: q.Name,
 		Protocol: q.Protocol, Restartable: q.Restartable, Runner: q.Runner, Labels: labels,
 		Trace: m.trace(ctx),
@@ -277,24 +277,24 @@ func (m *Manager) abandon(r Record) {
 // ttl returns the lifetime of a task; 0 means unlimited.
 func (m *Manager) ttl(requested *mcp.TaskMetadata) (time.Duration, error) {
 	if requested == nil || requested.TTL == nil {
-		if m.cfg.Unlimited {
+		if m.cfg.TTL.Unlimited {
 			return 0, nil
 		}
 		// The schema does not allow a ttl of null, but peers send it. It requests the longest
 		// lifetime.
 		if requested != nil {
 			if _, null := requested.Extra.Get("ttl"); null {
-				return m.cfg.MaxTTL, nil
+				return m.cfg.TTL.Max, nil
 			}
 		}
-		return m.cfg.DefaultTTL, nil
+		return m.cfg.TTL.Default, nil
 	}
 	ms := *requested.TTL
 	if ms <= 0 {
 		return 0, ErrTTL
 	}
-	if ms > m.cfg.MaxTTL.Milliseconds() { // ms may be too large for a Duration
-		return m.cfg.MaxTTL, nil
+	if ms > m.cfg.TTL.Max.Milliseconds() { // ms may be too large for a Duration
+		return m.cfg.TTL.Max, nil
 	}
 	return time.Duration(ms) * time.Millisecond, nil
 }

@@ -17,7 +17,7 @@
 // of its task, with [Run.Record], and make input requests that later runs know, with [Run.Ask]. A
 // later run reads the journal with [Run.Journal]. Such work is parked while it only waits: it
 // returns [ErrParked], its goroutine ends, and the work runs again when an answer is stored or,
-// after [Run.Sleep], the time has come. See [Config].ParkAfter.
+// after [Run.Sleep], the time has come. See [Recovery.ParkAfter].
 //
 // # Who decides
 //
@@ -36,7 +36,7 @@
 // # The life of a task
 //
 // [Manager.Create] stores the record before the work begins; from then on the task is promised. The
-// work runs, waits for room ([Config].MaxRunning and limits of tools), or is parked. Its outcome is
+// work runs, waits for room ([Limits.Running] and limits of tools), or is parked. Its outcome is
 // stored, and those who wait for it in [Manager.Result] get it, in all processes. If the process
 // ends first, [New] recovers the unfinished tasks of the store, and in a fleet the other members
 // do: work that is restartable runs again, other work fails. A finished task stays in the store
@@ -53,7 +53,7 @@
 //   - It is unknown whether a creation was stored: it fails with [ErrDoubtful], and the task does
 //     not run.
 //   - The work panics: its task fails. If it ends its process, it runs again in a trial, apart from
-//     other work, and fails if the process dies again ([Config].MaxReruns).
+//     other work, and fails if the process dies again ([Recovery.MaxReruns]).
 //   - The tool of a task is not there, or not in the version that the task has begun in: the task
 //     waits, see [Manager.WaitsFor].
 //   - A wall clock is wrong: a task expires only if a second clock agrees. In a fleet, that is the

@@ -10,7 +10,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
-// drainParkAfter is the maximum of [Config].ParkAfter while a Manager drains.
+// drainParkAfter is the maximum of [Recovery.ParkAfter] while a Manager drains.
 const drainParkAfter = time.Second
 
 // Drain prepares the end of the process. Call it before [Manager.Close], which ends the contexts of
@@ -82,7 +82,7 @@ func (m *Manager) parkSoon() {
 // maxParkAfter, each time that parking has interrupted other work, such as that of a branch outside of
 // a step: otherwise that work would begin again and again, and never come to what it could record.
 func (m *Manager) parkAfter(run *Run) time.Duration {
-	d := m.cfg.ParkAfter
+	d := m.cfg.Recovery.ParkAfter
 	if m.draining.Load() {
 		return min(d, drainParkAfter)
 	}

@@ -64,7 +64,7 @@ func joinBoth(t *testing.T, f *memory.Fleet, cfg task.Config, proceed <-chan str
 	m := &member{store: f.Store(), work: steps(proceed)}
 	store := &racingStore{FleetStore: m.store}
 	cfg.Store = store
-	cfg.Recover = func(r task.Record) task.Work {
+	cfg.Recovery.Recover = func(r task.Record) task.Work {
 		if r.Durable.Version == "asks" {
 			return asks
 		}
@@ -136,12 +136,12 @@ func TestUnfinishedWorkIsHandedOverAfterDrain(t *testing.T) {
 // Tasks that are queued or parked move at once. Their work continues at the other member, and their
 // requestor at the first member still receives the messages of the work.
 func TestDrainHandsOverQueuedAndParkedTasks(t *testing.T) {
-	for name, limits := range map[string]task.Config{"running": {MaxRunning: 1}, "tool": {ToolLimit: limitTo("tool", 1)}} {
+	for name, limits := range map[string]task.Config{"running": {Limits: task.Limits{Running: 1}}, "tool": {Limits: task.Limits{Tool: limitTo("tool", 1)}}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := memory.NewFleet()
 				proceed := make(chan struct{})
-				limits.ParkAfter = time.Second
+				limits.Recovery.ParkAfter = time.Second
 				a, _ := joinBoth(t, f, limits, proceed)
 				via := &peer{}
 				parked := a.createAsking(t)
@@ -199,7 +199,7 @@ func TestMessagesAfterHandOverArriveOnce(t *testing.T) {
 			run.Notify(ctx, mcp.MethodNotificationsMessage, raw(`{"level":"info","data":"x"}`))
 			return raw(`{"found":1}`), nil
 		}
-		a := join(t, f, task.Config{MaxRunning: 1}, notifies)
+		a := join(t, f, task.Config{Limits: task.Limits{Running: 1}}, notifies)
 		running, queued := a.create(t, nil), a.create(t, nil) // no requestor is known
 		b, c := join(t, f, task.Config{}, notifies), join(t, f, task.Config{Member: task.Member{Tools: []string{}}}, nil)
 		members := a.Members()
@@ -223,7 +223,7 @@ func TestMessagesAfterHandOverArriveOnce(t *testing.T) {
 func TestDrainParksWaitingWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		a, b := join(t, f, task.Config{ParkAfter: time.Hour}, asks), join(t, f, task.Config{}, asks)
+		a, b := join(t, f, task.Config{Recovery: task.Recovery{ParkAfter: time.Hour}}, asks), join(t, f, task.Config{}, asks)
 		id := a.create(t, nil)
 		start, done := time.Now(), a.drain(t)
 		drained(t, done)
@@ -272,7 +272,7 @@ func TestDrainingMemberIsOfferedNothing(t *testing.T) {
 func TestTwoMembersDrainAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		cfg := task.Config{MaxRunning: 1, ParkAfter: time.Second}
+		cfg := task.Config{Limits: task.Limits{Running: 1}, Recovery: task.Recovery{ParkAfter: time.Second}}
 		proceed := make(chan struct{})
 		a, _ := joinBoth(t, f, cfg, proceed)
 		b, _ := joinBoth(t, f, cfg, proceed)
@@ -310,7 +310,7 @@ func TestTwoMembersDrainAtOnce(t *testing.T) {
 func TestLastMemberDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		cfg := task.Config{MaxRunning: 1, ParkAfter: time.Second}
+		cfg := task.Config{Limits: task.Limits{Running: 1}, Recovery: task.Recovery{ParkAfter: time.Second}}
 		proceed := make(chan struct{})
 		a, _ := joinBoth(t, f, cfg, proceed)
 		other := join(t, f, task.Config{Member: task.Member{Tools: []string{"other"}}}, nil)
@@ -343,7 +343,7 @@ func TestLastMemberDrains(t *testing.T) {
 func TestCancellationDuringDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		a, b := join(t, f, task.Config{MaxRunning: 1}, untilDone), join(t, f, task.Config{MaxRunning: 1}, untilDone)
+		a, b := join(t, f, task.Config{Limits: task.Limits{Running: 1}}, untilDone), join(t, f, task.Config{Limits: task.Limits{Running: 1}}, untilDone)
 		running, queued := a.create(t, nil), a.create(t, nil)
 		atOnce(t, func() {
 			done := a.drain(t)
@@ -387,7 +387,7 @@ func TestHandOverOutlastsFailuresOfStore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := memory.NewFleet()
-				cfg := task.Config{MaxRunning: 1, ParkAfter: time.Second}
+				cfg := task.Config{Limits: task.Limits{Running: 1}, Recovery: task.Recovery{ParkAfter: time.Second}}
 				proceed := make(chan struct{})
 				a, store := joinBoth(t, f, cfg, proceed)
 				parked := a.createAsking(t)
@@ -439,7 +439,7 @@ func TestHandOverOutlastsFailuresOfStore(t *testing.T) {
 // Without a fleet, running work finishes, work that only waits is parked, and nothing moves.
 func TestDrainWithoutFleet(t *testing.T) {
 	proceed := make(chan struct{})
-	runInBubble(t, task.Config{Recover: func(task.Record) task.Work { return asks }}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Config{Recovery: task.Recovery{Recover: func(task.Record) task.Work { return asks }}}, func(t *testing.T, m *task.Manager) {
 		proceed = make(chan struct{})
 		running := start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) {
 			<-proceed
@@ -501,7 +501,7 @@ func TestDrainHandsOverNewlyClaimedTasks(t *testing.T) {
 		for range 20 {
 			dead.create(t, nil)
 		}
-		a, store := joinRacing(t, f, task.Config{MaxRunning: 1}, untilDone)
+		a, store := joinRacing(t, f, task.Config{Limits: task.Limits{Running: 1}}, untilDone)
 		a.create(t, nil)
 		b := join(t, f, task.Config{}, untilDone)
 		ended, cancel := context.WithCancel(t.Context())
@@ -526,7 +526,7 @@ func TestDrainHandsOverNewlyClaimedTasks(t *testing.T) {
 func TestHandedOverTaskIsOfferedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		a, first := joinRacing(t, f, task.Config{MaxRunning: 1}, untilDone)
+		a, first := joinRacing(t, f, task.Config{Limits: task.Limits{Running: 1}}, untilDone)
 		b, second := joinRacing(t, f, task.Config{}, untilDone)
 		a.create(t, nil)
 		id := a.create(t, nil)
@@ -555,7 +555,7 @@ func TestDrainingMemberDeclinesOffer(t *testing.T) {
 		store := &racingStore{FleetStore: f.Store()}
 		var events task.Events
 		store.set(hooks{afterJoin: func(e task.Events) { events = e }})
-		a := newManager(t, task.Config{Store: store, Recover: func(task.Record) task.Work { return untilDone }})
+		a := newManager(t, task.Config{Store: store, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return untilDone }}})
 		front := join(t, f, task.Config{Member: task.Member{Tools: []string{}}}, nil)
 		if err := a.Drain(t.Context()); err != nil {
 			t.Fatal(err)

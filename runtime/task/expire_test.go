@@ -17,14 +17,14 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
 
-// The lifetime of a task is the requested lifetime, up to MaxTTL. Lifetimes that are not positive
+// The lifetime of a task is the requested lifetime, up to TTL.Max. Lifetimes that are not positive
 // fail, and large lifetimes do not overflow.
 //
 // Proves TASK-15, TASK-34, TASK-74.
 func TestTTL(t *testing.T) {
 	week := int64(7 * 24 * time.Hour / time.Millisecond)
-	limited := task.Config{MaxTTL: time.Hour, DefaultTTL: time.Minute}
-	unlimited := task.Config{MaxTTL: time.Hour, Unlimited: true}
+	limited := task.Config{TTL: task.TTL{Max: time.Hour, Default: time.Minute}}
+	unlimited := task.Config{TTL: task.TTL{Max: time.Hour, Unlimited: true}}
 	for _, tt := range []struct {
 		cfg       task.Config
 		requested string // the task member
@@ -74,7 +74,7 @@ func TestTTL(t *testing.T) {
 		})
 	}
 	for _, cfg := range []task.Config{
-		{}, {Store: memory.New(), MaxTTL: -1}, {Store: memory.New(), MaxTTL: time.Hour, DefaultTTL: 2 * time.Hour}, {Store: memory.New(), PageSize: -1},
+		{}, {Store: memory.New(), TTL: task.TTL{Max: -1}}, {Store: memory.New(), TTL: task.TTL{Max: time.Hour, Default: 2 * time.Hour}}, {Store: memory.New(), Limits: task.Limits{PageSize: -1}},
 	} {
 		if m, err := task.New(t.Context(), cfg); err == nil {
 			m.Close(t.Context())

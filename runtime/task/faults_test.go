@@ -74,7 +74,7 @@ func (s *panickingStore) Update(ctx context.Context, r task.Record) (task.Record
 // A panic of the store or of the audit hook affects only the call in which it occurs.
 func TestPanickingStoreAndAuditHook(t *testing.T) {
 	store := &panickingStore{failingStore{Store: memory.New()}}
-	runInBubble(t, task.Config{Store: store, Audit: func(task.Event) { panic("Audit") }}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Config{Store: store, Hooks: task.Hooks{Audit: func(task.Event) { panic("Audit") }}}, func(t *testing.T, m *task.Manager) {
 		end := make(chan bool)
 		created := start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) { <-end; return raw(`{}`), nil })
 		store.setError(errors.New("secret"))
@@ -328,11 +328,11 @@ func TestTaskExpiresDuringCancellation(t *testing.T) {
 func TestOvertakenCancellationIsAudited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var moved []mcp.TaskStatus
-		m := newManager(t, task.Config{Store: &expiringStore{Store: memory.New()}, Audit: func(e task.Event) {
+		m := newManager(t, task.Config{Store: &expiringStore{Store: memory.New()}, Hooks: task.Hooks{Audit: func(e task.Event) {
 			if e.Kind == task.EventMoved {
 				moved = append(moved, e.To)
 			}
-		}})
+		}}})
 		created := start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) {
 			time.Sleep(time.Second)
 			return raw(`{}`), nil
@@ -385,7 +385,7 @@ func TestCloseRetriesOutcomes(t *testing.T) {
 func TestAnswerIsStoredOnceStoreWorks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &failingStore{Store: memory.New()}
-		m := newManager(t, task.Config{Store: store, Quiet: true})
+		m := newManager(t, task.Config{Store: store, Updates: task.Updates{Quiet: true}})
 		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			answer, err := run.Call(ctx, "roots/list", nil)
 			return raw(answer), err
@@ -466,7 +466,7 @@ func TestPollIntervalIsRoundedUp(t *testing.T) {
 	}{
 		{0, 0, 1000}, {time.Microsecond, 0, 1}, {0, 1500 * time.Microsecond, 2}, {0, -time.Second, 0}, {-1, 0, 0}, {-1, time.Second, 1000},
 	} {
-		runInBubble(t, task.Config{PollInterval: tt.config}, func(t *testing.T, m *task.Manager) {
+		runInBubble(t, task.Config{Updates: task.Updates{Poll: tt.config}}, func(t *testing.T, m *task.Manager) {
 			created := create(t, m, task.Request{PollInterval: tt.request, Work: returns(`{}`)})
 			got := int64(0)
 			if created.PollInterval != nil {
@@ -535,12 +535,12 @@ func TestDamagedRecordsDoNotPreventStart(t *testing.T) {
 		put("unknown", "submitted")
 		put("good", mcp.TaskStatusWorking)
 		store.damage("damaged")
-		m := newManager(t, task.Config{Store: store, Recover: func(r task.Record) task.Work {
+		m := newManager(t, task.Config{Store: store, Recovery: task.Recovery{Recover: func(r task.Record) task.Work {
 			if r.Method == "panics" {
 				panic("Recover")
 			}
 			return returns(`{}`)
-		}})
+		}}})
 		for id, want := range map[string]string{
 			"damaged": "the stored record of the task is damaged",
 			"panics":  "the receiver can no longer run the task",

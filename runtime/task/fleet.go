@@ -24,7 +24,7 @@ var ErrFenced = fmt.Errorf("%w here: another member of the fleet may hold the ta
 // errTaken reports that another member has claimed an orphan first.
 var errTaken = errors.New("task: claimed by another member")
 
-// errUnknownWork reports that Config.Recover returned no work for an orphan. Another member may
+// errUnknownWork reports that Config.Recovery.Recover returned no work for an orphan. Another member may
 // know its tool.
 var errUnknownWork = errors.New("task: this member does not know the work")
 
@@ -397,7 +397,7 @@ func (f *fleet) inspect(id string) bool {
 	moved := each.revision != 0 && each.status != r.shown()
 	each.set(&r)
 	f.mu.Unlock()
-	if moved && run != nil && !m.cfg.Quiet {
+	if moved && run != nil && !m.cfg.Updates.Quiet {
 		run.notifyStatus(&r)
 	}
 	if differs {
@@ -740,7 +740,7 @@ func (f *fleet) adopt(brief Record) error {
 // is set if the holder of the task has ended.
 func (f *fleet) claim(brief Record, died bool) (err error) {
 	from := brief.Claim
-	if brief.parked() && f.m.cfg.Recover != nil {
+	if brief.parked() && f.m.cfg.Recovery.Recover != nil {
 		err = f.m.recoverParked(f.m.lifetime, &brief)
 	} else {
 		err = f.m.recoverTask(f.m.lifetime, brief, died)
@@ -854,7 +854,7 @@ func (m *Manager) load() Load {
 }
 
 // Query sends a request to all living members of the fleet, this one included, and returns what
-// their [Config].Queried has returned, by the ID of the member. It returns once all have responded,
+// their [Hooks.Queried] has returned, by the ID of the member. It returns once all have responded,
 // or ctx ends: then those that have not responded are missing, without an error. Requests and
 // responses may be lost. Query returns nil if the store is not shared.
 func (m *Manager) Query(ctx context.Context, request []byte) (responses map[string][]byte, err error) {
@@ -870,10 +870,10 @@ func (m *Manager) Query(ctx context.Context, request []byte) (responses map[stri
 
 // queried responds to a request of Query.
 func (m *Manager) queried(request []byte) (response []byte) {
-	if m.cfg.Queried == nil {
+	if m.cfg.Hooks.Queried == nil {
 		return nil
 	}
-	err := boundary.Run(func() error { response = m.cfg.Queried(request); return nil })
+	err := boundary.Run(func() error { response = m.cfg.Hooks.Queried(request); return nil })
 	boundary.Report(m.cfg.Logger, "Config.Queried panicked", err)
 	return response
 }
@@ -888,7 +888,7 @@ var ErrNotMovable = errors.New("task: only restartable work of a fleet can be ta
 //
 // TakeOver fails with [ErrNotFound], with [ErrClosed], with a [*MoveError] if the task is terminal,
 // and with [ErrNotMovable] if the work is not restartable, if this member drains, does not have the
-// tool or lacks a label of the task, or if the task is about to fail because of [Config].MaxReruns.
+// tool or lacks a label of the task, or if the task is about to fail because of [Recovery.MaxReruns].
 func (m *Manager) TakeOver(ctx context.Context, id string) error {
 	var r Record
 	if err := m.store.get(ctx, id, &r); err != nil {

@@ -305,7 +305,7 @@ func joinRacing(t *testing.T, f *memory.Fleet, cfg task.Config, work task.Work) 
 	m := &member{store: f.Store(), work: work}
 	store := &racingStore{FleetStore: m.store}
 	cfg.Store = store
-	cfg.Recover = func(task.Record) task.Work { return m.run }
+	cfg.Recovery.Recover = func(task.Record) task.Work { return m.run }
 	m.Manager = newManager(t, cfg)
 	synctest.Wait()
 	return m, store
@@ -583,7 +583,7 @@ func TestWorkOutlastsFailuresOfStore(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := memory.NewFleet()
 				proceed := make(chan struct{})
-				a, store := joinRacing(t, f, task.Config{ParkAfter: -1}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+				a, store := joinRacing(t, f, task.Config{Recovery: task.Recovery{ParkAfter: -1}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 					<-proceed
 					return work(ctx, run)
 				})
@@ -646,7 +646,7 @@ func TestWritesDuringTakeOver(t *testing.T) {
 	for name, held := range map[string]struct { // a parked task is claimed with the brief of the first read
 		read int32
 		cfg  task.Config
-	}{"running": {2, task.Config{ParkAfter: -1}}, "parked": {1, task.Config{ParkAfter: time.Second}}} {
+	}{"running": {2, task.Config{Recovery: task.Recovery{ParkAfter: -1}}}, "parked": {1, task.Config{Recovery: task.Recovery{ParkAfter: time.Second}}}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f, cfg := memory.NewFleet(), held.cfg
@@ -785,7 +785,7 @@ func TestLostChangeReachesParkedWorkOfHolder(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m, store := joinRacing(t, memory.NewFleet(), task.Config{ParkAfter: time.Second}, asks)
+				m, store := joinRacing(t, memory.NewFleet(), task.Config{Recovery: task.Recovery{ParkAfter: time.Second}}, asks)
 				id := m.create(t, nil)
 				time.Sleep(time.Minute)
 				lost := false
@@ -858,7 +858,7 @@ func TestOutdatedJournalIsReadAgain(t *testing.T) {
 					entries, _, err := run.Journal(ctx)
 					return raw(fmt.Sprintf(`{"found":%d}`, len(entries))), err
 				}
-				m.Manager = newManager(t, task.Config{Store: store, Recover: func(task.Record) task.Work { return m.run }})
+				m.Manager = newManager(t, task.Config{Store: store, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return m.run }}})
 				id := m.create(t, nil)
 				if got := found(t, result(t, m.Manager, id)); got != "1" {
 					t.Errorf("found %s entries", got)
@@ -895,7 +895,7 @@ func TestOutdatedRecordDoesNotEndWait(t *testing.T) {
 			}
 			return asks(ctx, run)
 		}
-		m.Manager = newManager(t, task.Config{Store: store, Recover: func(task.Record) task.Work { return m.run }})
+		m.Manager = newManager(t, task.Config{Store: store, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return m.run }}})
 		front := join(t, f, task.Config{Member: task.Member{Tools: []string{}}}, nil)
 		id := m.create(t, nil)
 		synctest.Wait()
@@ -983,7 +983,7 @@ func TestFailedCreationDoesNotRun(t *testing.T) {
 					join := func(s task.Store, tools []string) *task.Manager {
 						return newManager(t, task.Config{
 							Store: s, Member: task.Member{Tools: tools}, Logger: slog.New(slog.DiscardHandler),
-							Recover: func(task.Record) task.Work { return work },
+							Recovery: task.Recovery{Recover: func(task.Record) task.Work { return work }},
 						})
 					}
 					m := join(store, tools)

@@ -91,21 +91,20 @@ func newRandomFleet(t *testing.T, seed uint64) *randomFleet {
 	}
 	f.frontEnd = f.random.IntN(3) == 0
 	f.cfg = task.Config{
-		Limits: task.Limits{Rate: -1}, Unlimited: true, MaxReruns: -1, Member: task.Member{Lease: randomLease},
-		ParkAfter: time.Duration(f.random.IntN(3000)+1) * time.Millisecond,
+		Limits: task.Limits{Rate: -1}, TTL: task.TTL{Unlimited: true}, Recovery: task.Recovery{MaxReruns: -1, ParkAfter: time.Duration(f.random.IntN(3000)+1) * time.Millisecond}, Member: task.Member{Lease: randomLease},
 	}
 	f.gauge = newGauge()
 	if f.limit = f.random.IntN(4); f.limit > 0 {
-		f.cfg.ToolLimit = limitTo("tool", f.limit)
+		f.cfg.Limits.Tool = limitTo("tool", f.limit)
 	}
-	f.cfg.MaxRunning = max(f.random.IntN(5)-2, 0)
+	f.cfg.Limits.Running = max(f.random.IntN(5)-2, 0)
 	if f.random.IntN(2) == 0 {
-		f.cfg.MaxReruns = 1000 // trials, of which none fails its task
+		f.cfg.Recovery.MaxReruns = 1000 // trials, of which none fails its task
 	}
 	if f.poison {
-		f.cfg.MaxReruns = 1
+		f.cfg.Recovery.MaxReruns = 1
 	}
-	f.cfg.DefaultTTL = 24 * time.Hour // more than the clocks are set
+	f.cfg.TTL.Default = 24 * time.Hour // more than the clocks are set
 	for i := range 2 + f.random.IntN(3) {
 		f.processes = append(f.processes, nil)
 		f.start(i)
@@ -130,7 +129,7 @@ func (f *randomFleet) start(i int) {
 	m.clock, m.racing = &store.ahead, store
 	store.set(f.failures())
 	cfg.Store = store
-	cfg.Recover = func(r task.Record) task.Work {
+	cfg.Recovery.Recover = func(r task.Record) task.Work {
 		f.mu.Lock()
 		lacking := f.lacking[i]
 		f.mu.Unlock()

@@ -42,7 +42,7 @@ func join(t *testing.T, f *memory.Fleet, cfg task.Config, work task.Work) *membe
 	t.Helper()
 	m := &member{store: f.Store(), work: work}
 	cfg.Store = m.store
-	cfg.Recover = func(task.Record) task.Work { return m.run }
+	cfg.Recovery.Recover = func(task.Record) task.Work { return m.run }
 	m.Manager = newManager(t, cfg)
 	synctest.Wait() // until it has looked for tasks
 	return m
@@ -298,7 +298,7 @@ func TestExpiryReachesHolder(t *testing.T) {
 			causes <- context.Cause(ctx)
 			return nil, ctx.Err()
 		}
-		a, b := join(t, f, task.Config{DefaultTTL: time.Second}, ends), join(t, f, task.Config{}, nil)
+		a, b := join(t, f, task.Config{TTL: task.TTL{Default: time.Second}}, ends), join(t, f, task.Config{}, nil)
 		id := a.create(t, nil)
 		if _, _, err := b.store.Sweep(t.Context(), time.Now().Add(time.Minute), 10); err != nil {
 			t.Fatal(err)
@@ -326,7 +326,7 @@ func TestInputRequestIsAnsweredAtOtherMember(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := memory.NewFleet()
-				a, b := join(t, f, task.Config{ParkAfter: parkAfter}, asks), join(t, f, task.Config{}, asks)
+				a, b := join(t, f, task.Config{Recovery: task.Recovery{ParkAfter: parkAfter}}, asks), join(t, f, task.Config{}, asks)
 				id := a.create(t, nil)
 				time.Sleep(time.Minute)
 				if got := a.record(t, id).Durable.Parked; got != (parkAfter > 0) {
@@ -351,7 +351,7 @@ func TestInputRequestIsAnsweredAtOtherMember(t *testing.T) {
 func TestInputRequestIsRedeliveredAtOtherMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		a, b := join(t, f, task.Config{ParkAfter: -1}, asks), join(t, f, task.Config{}, nil)
+		a, b := join(t, f, task.Config{Recovery: task.Recovery{ParkAfter: -1}}, asks), join(t, f, task.Config{}, nil)
 		id := a.create(t, nil)
 		good := &peer{answer: func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
 			return json.RawMessage(`"yes"`), nil
@@ -542,7 +542,7 @@ func TestLostAcknowledgementOfClaim(t *testing.T) {
 		b := &member{store: f.Store(), work: returns(`{"found":1}`)}
 		var lose atomic.Bool
 		store := &unackedStore{FleetStore: b.store, lose: &lose}
-		b.Manager = newManager(t, task.Config{Store: store, Recover: func(task.Record) task.Work { return b.run }})
+		b.Manager = newManager(t, task.Config{Store: store, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return b.run }}})
 		synctest.Wait()
 		lose.Store(true)
 		a.cut(t)
@@ -615,7 +615,7 @@ func TestTakeOver(t *testing.T) {
 func TestStatusAfterAnswerAtOtherMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		a := join(t, f, task.Config{ParkAfter: -1}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		a := join(t, f, task.Config{Recovery: task.Recovery{ParkAfter: -1}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			if _, err := ask(ctx, run, "k"); err != nil {
 				return nil, err
 			}

@@ -136,11 +136,14 @@ func joinSleeper(t *testing.T, f *memory.Fleet, times int, d, parkAfter time.Dur
 		}
 		return raw(`{}`), nil
 	}
-	s.Manager = newManager(t, task.Config{Store: s.store, ParkAfter: parkAfter, Recover: func(task.Record) task.Work {
-		if s.lacks.Load() {
-			return nil
-		}
-		return s.run
+	s.Manager = newManager(t, task.Config{Store: s.store, Recovery: task.Recovery{
+		ParkAfter: parkAfter,
+		Recover: func(task.Record) task.Work {
+			if s.lacks.Load() {
+				return nil
+			}
+			return s.run
+		},
 	}})
 	synctest.Wait()
 	return s

@@ -66,7 +66,7 @@ func (run *Run) Ask(ctx context.Context, q InputRequest, params codec.Encoder) (
 	if err == ErrParked {
 		return nil, err
 	}
-	if run.m.cfg.Observer == nil || err != nil {
+	if run.m.cfg.Hooks.Observer == nil || err != nil {
 		answer, err := run.awaitAnswer(ctx, w, stored, number, &r, err)
 		return answer, run.endIfOver(err)
 	}

@@ -83,7 +83,7 @@ func (*panickingSystem) Look(context.Context, string) (task.Look, error) { panic
 func TestJobIsCancelledAfterPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &panickingSystem{batchSystem{cancelFailures: 2}}
-		m := newManager(t, task.Config{Quiet: true, Jobs: map[string]task.Jobs{"batch": b}, Logger: slog.New(slog.DiscardHandler)})
+		m := newManager(t, task.Config{Updates: task.Updates{Quiet: true}, Jobs: map[string]task.Jobs{"batch": b}, Logger: slog.New(slog.DiscardHandler)})
 		began := time.Now()
 		created := create(t, m, task.Request{Runner: "batch"})
 		if out := result(t, m, created.TaskID); wireCode(out.Error) != jsonrpc.CodeInternalError || time.Since(began) > 0 {
@@ -104,7 +104,7 @@ func TestJob(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			b := &batchSystem{out: out}
-			m := newManager(t, task.Config{Quiet: true, Jobs: map[string]task.Jobs{"batch": b}})
+			m := newManager(t, task.Config{Updates: task.Updates{Quiet: true}, Jobs: map[string]task.Jobs{"batch": b}})
 			p := new(peer)
 			created := create(t, m, task.Request{Runner: "batch", Via: p, Token: progressToken})
 			synctest.Wait()

@@ -143,7 +143,7 @@ func (e Entry) same(other Entry) bool {
 	return e.Branch == other.Branch && e.Kind == other.Kind && e.Key == other.Key && e.Occurrence == other.Occurrence
 }
 
-// JournalError reports that the journal of a task would exceed [Config.MaxJournal].
+// JournalError reports that the journal of a task would exceed [Limits.Journal].
 type JournalError struct {
 	Bytes int64 // size of the journal with what was to be added
 	Limit int64
@@ -156,11 +156,11 @@ func (e *JournalError) Error() string {
 
 // checkJournal fails if the journal of a record is too large.
 func (m *Manager) checkJournal(r *Record) error {
-	if m.cfg.MaxJournal == 0 {
+	if m.cfg.Limits.Journal == 0 {
 		return nil
 	}
-	if n := r.journalBytes(); n > m.cfg.MaxJournal {
-		return &JournalError{n, m.cfg.MaxJournal}
+	if n := r.journalBytes(); n > m.cfg.Limits.Journal {
+		return &JournalError{n, m.cfg.Limits.Journal}
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ import (
 
 // labelled returns a Config of a member with labels.
 func labelled(labels ...string) task.Config {
-	return task.Config{Member: task.Member{Labels: labels}, ParkAfter: time.Second}
+	return task.Config{Member: task.Member{Labels: labels}, Recovery: task.Recovery{ParkAfter: time.Second}}
 }
 
 // createWith is create for a task that requires labels.
@@ -178,14 +178,14 @@ func TestTaskIsTakenOverByMemberWithItsLabels(t *testing.T) {
 
 // A member that drains hands tasks over to members with their labels alone.
 func TestDrainHandsOverToMemberWithLabels(t *testing.T) {
-	for name, limits := range map[string]task.Config{"running": {MaxRunning: 1}, "tool": {ToolLimit: limitTo("tool", 1)}} {
+	for name, limits := range map[string]task.Config{"running": {Limits: task.Limits{Running: 1}}, "tool": {Limits: task.Limits{Tool: limitTo("tool", 1)}}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := memory.NewFleet()
 				proceed := make(chan struct{})
 				join := func(labels ...string) *member {
 					cfg := limits
-					cfg.Member.Labels, cfg.ParkAfter = labels, time.Second
+					cfg.Member.Labels, cfg.Recovery.ParkAfter = labels, time.Second
 					m, _ := joinBoth(t, f, cfg, proceed)
 					return m
 				}
@@ -236,7 +236,7 @@ func TestDrainingMemberKeepsTaskWhoseLabelsOthersLack(t *testing.T) {
 				a := &member{store: f.Store(), work: returns(`{"found":1}`)}
 				lose := new(atomic.Bool)
 				cfg := labelled("gpu", "cpu")
-				cfg.Store, cfg.Recover = &unackedStore{FleetStore: a.store, lose: lose}, func(task.Record) task.Work { return a.run }
+				cfg.Store, cfg.Recovery.Recover = &unackedStore{FleetStore: a.store, lose: lose}, func(task.Record) task.Work { return a.run }
 				a.Manager = newManager(t, cfg)
 				time.Sleep(time.Minute) // until it does not look for tasks by itself
 				lose.Store(true)
@@ -293,7 +293,7 @@ func TestToolLimitHoldsAcrossLabels(t *testing.T) {
 		g := newGauge()
 		cfg := func(labels ...string) task.Config {
 			cfg := labelled(labels...)
-			cfg.ToolLimit = limitTo("tool", 1)
+			cfg.Limits.Tool = limitTo("tool", 1)
 			return cfg
 		}
 		a, b := join(t, f, cfg("gpu"), g.lasts("a", time.Second)), join(t, f, cfg("cpu"), g.lasts("b", time.Second))

@@ -208,7 +208,7 @@ func TestRunningWorkCountsAfterTaskEnds(t *testing.T) {
 //
 // Proves TASK-73.
 func TestByteLimitOfInputRequests(t *testing.T) {
-	runInBubble(t, task.Config{Quiet: true, Limits: task.Limits{Bytes: 5000}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Config{Updates: task.Updates{Quiet: true}, Limits: task.Limits{Bytes: 5000}}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			_, err := run.Call(ctx, "sampling/createMessage", raw(`{"x":"`+strings.Repeat("x", 6000)+`"}`))
 			if wireCode(err) != task.CodeTooManyBytes {
@@ -238,7 +238,7 @@ func TestByteLimitOfInputRequests(t *testing.T) {
 func TestAnswerAtTheByteLimitFails(t *testing.T) {
 	const limit = 5000
 	for spare := range 40 {
-		runInBubble(t, task.Config{Quiet: true, Limits: task.Limits{Bytes: limit}}, func(t *testing.T, m *task.Manager) {
+		runInBubble(t, task.Config{Updates: task.Updates{Quiet: true}, Limits: task.Limits{Bytes: limit}}, func(t *testing.T, m *task.Manager) {
 			params := json.RawMessage(`"` + strings.Repeat("x", limit-580-10*spare) + `"`)
 			created, err := m.Create(t.Context(), task.Request{
 				Principal: "alice", Method: "tools/call", Params: params,
@@ -281,7 +281,7 @@ func TestByteLimitCountsProgressTokens(t *testing.T) {
 // payloads.
 func TestWaitersHoldNoPayloads(t *testing.T) {
 	const waiters, size = 50, 1 << 20
-	runInBubble(t, task.Config{Store: copyingStore{memory.New()}, Quiet: true}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Config{Store: copyingStore{memory.New()}, Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
 		created := create(t, m, task.Request{
 			Params: json.RawMessage(`"` + strings.Repeat("x", size) + `"`),
 			Work:   untilDone,
@@ -324,7 +324,7 @@ func TestByteLimitOfFleet(t *testing.T) {
 		join := func(tools []string) *task.Manager {
 			return newManager(t, task.Config{
 				Store: f.Store(), Limits: task.Limits{Bytes: limit}, Member: task.Member{Tools: tools},
-				Recover: func(task.Record) task.Work { return large },
+				Recovery: task.Recovery{Recover: func(task.Record) task.Work { return large }},
 			})
 		}
 		fill := func(m *task.Manager, principal string) (stored int64) {
@@ -378,7 +378,7 @@ func TestByteLimitOfFleet(t *testing.T) {
 
 // A task is not created if its progress token would make each of its writes large.
 func TestProgressTokenIsLimited(t *testing.T) {
-	m := newManager(t, task.Config{Quiet: true})
+	m := newManager(t, task.Config{Updates: task.Updates{Quiet: true}})
 	for _, row := range []struct {
 		token mcp.ProgressToken
 		want  error

@@ -33,12 +33,12 @@ func (m *Manager) list(ctx context.Context, principal, cursor string) (tasks []m
 		return nil, "", err
 	}
 	// One record more than fits on the page shows whether there is a next page.
-	records, err := m.store.list(ctx, principal, after, m.cfg.PageSize+1)
+	records, err := m.store.list(ctx, principal, after, m.cfg.Limits.PageSize+1)
 	if err != nil {
 		return nil, "", m.logFault("list tasks", err)
 	}
-	if len(records) > m.cfg.PageSize {
-		records = records[:m.cfg.PageSize]
+	if len(records) > m.cfg.Limits.PageSize {
+		records = records[:m.cfg.Limits.PageSize]
 		next = formatCursor(principal, records[len(records)-1].Seq)
 	}
 	now := m.earlier()

@@ -90,7 +90,7 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 		background:  context.WithoutCancel(ctx),
 		release:     release,
 		started:     time.Now(),
-		audit:       audit{hook: cfg.Audit, log: cfg.Logger},
+		audit:       audit{hook: cfg.Hooks.Audit, log: cfg.Logger},
 		sweepSooner: make(chan struct{}, 1),
 		limits:      limiter{limits: cfg.Limits, principals: map[string]*usage{}},
 		runs:        map[string]*Run{},
@@ -98,7 +98,7 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 		claims:      map[inputRequestID]*claim{},
 	}
 	m.store = safeStore{store: cfg.Store, outage: &m.outage}
-	m.scheduler = scheduler{m: m, max: cfg.MaxRunning, pools: map[string]*pool{}, turns: map[string]*turn{}, calls: map[*ticket]context.CancelCauseFunc{}}
+	m.scheduler = scheduler{m: m, max: cfg.Limits.Running, pools: map[string]*pool{}, turns: map[string]*turn{}, calls: map[*ticket]context.CancelCauseFunc{}}
 	m.scheduler.lastBegin.Store(-int64(maxTrialWindow)) // no work has begun
 	m.lifetime, m.endLifetime = context.WithCancelCause(context.Background())
 	switch err := m.joinFleet(ctx); {
@@ -463,7 +463,7 @@ func (m *Manager) afterChange(run *Run, from mcp.TaskStatus, r *Record, reserved
 		return
 	}
 	m.audit.moved(from, r)
-	if run == nil || m.cfg.Quiet {
+	if run == nil || m.cfg.Updates.Quiet {
 		return
 	}
 	if to == mcp.TaskStatusCancelled {

@@ -350,7 +350,7 @@ func TestCancelledWaitLeavesTaskRunning(t *testing.T) {
 // Proves TASK-61, TASK-68.
 func TestPrincipalsAreIsolated(t *testing.T) {
 	var events []task.Event
-	cfg := task.Config{Audit: func(e task.Event) { events = append(events, e) }}
+	cfg := task.Config{Hooks: task.Hooks{Audit: func(e task.Event) { events = append(events, e) }}}
 	runInBubble(t, cfg, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, untilDone)
 		for _, principal := range []string{"bob", "", "alic", "alice\x00"} {
@@ -413,7 +413,7 @@ func TestTaskIDs(t *testing.T) {
 
 // The work can change the status message and the poll interval. A completed task has no message.
 func TestStatusMessageAndPollInterval(t *testing.T) {
-	runInBubble(t, task.Config{PollInterval: -1}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Config{Updates: task.Updates{Poll: -1}}, func(t *testing.T, m *task.Manager) {
 		step := make(chan bool)
 		created := create(t, m, task.Request{StatusMessage: "queued", Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			<-step

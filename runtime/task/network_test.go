@@ -122,7 +122,7 @@ func TestNetworksShareLimits(t *testing.T) {
 
 // The tasks of networks have turns, as those of principals have.
 func TestNetworksHaveTurns(t *testing.T) {
-	runInBubble(t, task.Config{MaxRunning: 1}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Config{Limits: task.Limits{Running: 1}}, func(t *testing.T, m *task.Manager) {
 		var order []string
 		work := func(name string) task.Work {
 			w := returns(`{}`)

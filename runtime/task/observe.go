@@ -39,7 +39,7 @@ func (m *Manager) observe(f func()) {
 
 // trace returns the trace of a task that is created under ctx.
 func (m *Manager) trace(ctx context.Context) (text string) {
-	if o := m.cfg.Observer; o != nil {
+	if o := m.cfg.Hooks.Observer; o != nil {
 		m.observe(func() { text = boundary.Text(o.Trace(ctx), maxTrace) })
 	}
 	return text
@@ -47,7 +47,7 @@ func (m *Manager) trace(ctx context.Context) (text string) {
 
 // observed returns work that reports its run to the Observer, if there is one.
 func (m *Manager) observed(r *Record, work Work) Work {
-	o := m.cfg.Observer
+	o := m.cfg.Hooks.Observer
 	if o == nil {
 		return work
 	}
@@ -75,7 +75,7 @@ func (m *Manager) observed(r *Record, work Work) Work {
 // request. The caller calls end when the wait has ended.
 func (run *Run) observeWait(ctx context.Context, method string) (end func(error)) {
 	var observed func(error)
-	run.m.observe(func() { observed = run.m.cfg.Observer.Wait(ctx, run, method) })
+	run.m.observe(func() { observed = run.m.cfg.Hooks.Observer.Wait(ctx, run, method) })
 	return func(err error) {
 		if observed != nil {
 			run.m.observe(func() { observed(err) })

@@ -55,7 +55,7 @@ func (o *recorder) Wait(ctx context.Context, run *task.Run, method string) func(
 func TestObserverSeesRunsAndWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := new(recorder)
-		p := newParking(t, task.Config{ParkAfter: time.Second, Quiet: true, Observer: o}, askTwice)
+		p := newParking(t, task.Config{Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}, Hooks: task.Hooks{Observer: o}}, askTwice)
 		id := p.start(t)
 		time.Sleep(time.Hour / 2)
 		p.restart(t)
@@ -80,7 +80,7 @@ func TestObserverSeesRunsAndWaits(t *testing.T) {
 func TestObserverSeesReruns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := new(recorder)
-		p := newParking(t, task.Config{Quiet: true, Observer: o}, untilDone)
+		p := newParking(t, task.Config{Updates: task.Updates{Quiet: true}, Hooks: task.Hooks{Observer: o}}, untilDone)
 		p.start(t)
 		synctest.Wait()
 		p.restart(t)
@@ -97,7 +97,7 @@ func TestPanicsAndObservers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &recorder{panics: true}
 		var log bytes.Buffer
-		p := newParking(t, task.Config{ParkAfter: -1, Quiet: true, Observer: o, Logger: slog.New(slog.NewTextHandler(&log, nil))}, askTwice)
+		p := newParking(t, task.Config{Recovery: task.Recovery{ParkAfter: -1}, Updates: task.Updates{Quiet: true}, Hooks: task.Hooks{Observer: o}, Logger: slog.New(slog.NewTextHandler(&log, nil))}, askTwice)
 		id := p.start(t)
 		out, err := p.Result(t.Context(), "alice", id, &peer{answer: echoMessage})
 		if err != nil || out.Error != nil {

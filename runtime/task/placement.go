@@ -68,7 +68,7 @@ func serves(member *Member, p *placement) bool {
 	return !member.Draining && (p.bound || member.Tools == nil || slices.Contains(member.Tools, p.tool)) && member.lacks(p.labels) == "" && member.has(p)
 }
 
-// refuse announces that this member does not run tasks such as r, because Config.Recover has
+// refuse announces that this member does not run tasks such as r, because Config.Recovery.Recover has
 // returned no work for it. The others offer it no more of them.
 func (f *fleet) refuse(r *Record) {
 	p := placementOf(r)
@@ -117,7 +117,7 @@ func (f *fleet) announceMissing() {
 	})
 }
 
-// ToolsChanged makes the Manager ask [Config].Recover again for work that was not available before.
+// ToolsChanged makes the Manager ask [Recovery.Recover] again for work that was not available before.
 // Call it after tools, or versions of tools, were added.
 func (m *Manager) ToolsChanged() {
 	if m.fleet != nil {
@@ -158,7 +158,7 @@ func (m *Manager) WaitsFor(r *Record) string {
 		}
 	}
 	text := fmt.Sprintf("waits for a process that has the tool %q", p.tool)
-	if p.begun && (p.version != "" || m.cfg.ToolVersion != nil && m.toolVersion(p.tool) != "") {
+	if p.begun && (p.version != "" || m.cfg.Recovery.ToolVersion != nil && m.toolVersion(p.tool) != "") {
 		text = fmt.Sprintf("waits for a process that has version %q of the tool %q", p.version, p.tool)
 	}
 	if len(p.labels) > 0 {

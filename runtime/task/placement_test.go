@@ -38,21 +38,23 @@ func (b *toolbox) set(tool string, versions ...string) {
 // config returns the configuration of a Manager with the tools. Their work lasts as long as lasts.
 func (b *toolbox) config(member task.Member, lasts time.Duration) task.Config {
 	return task.Config{
-		Member: member, Quiet: true, DefaultTTL: 24 * time.Hour,
-		ToolVersion: func(tool string) string {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			return append(b.tools[tool], "")[0]
-		},
-		Recover: func(r task.Record) task.Work {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			versions := b.tools[r.Name]
-			if len(versions) == 0 || r.Begun() && !slices.Contains(versions, r.Durable.Version) {
-				b.refused = append(b.refused, r.ID)
-				return nil
-			}
-			return b.work(lasts)
+		Member: member, Updates: task.Updates{Quiet: true}, TTL: task.TTL{Default: 24 * time.Hour},
+		Recovery: task.Recovery{
+			ToolVersion: func(tool string) string {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				return append(b.tools[tool], "")[0]
+			},
+			Recover: func(r task.Record) task.Work {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				versions := b.tools[r.Name]
+				if len(versions) == 0 || r.Begun() && !slices.Contains(versions, r.Durable.Version) {
+					b.refused = append(b.refused, r.ID)
+					return nil
+				}
+				return b.work(lasts)
+			},
 		},
 	}
 }
@@ -321,7 +323,7 @@ func TestTasksOfOneProcessWaitForTheirTool(t *testing.T) {
 		var tools toolbox
 		tools.set("do", "1")
 		cfg := tools.config(task.Member{}, time.Minute)
-		cfg.Store, cfg.ParkAfter = store, time.Second
+		cfg.Store, cfg.Recovery.ParkAfter = store, time.Second
 		m := newManager(t, cfg)
 		begin := func(version string, work task.Work) string {
 			return create(t, m, task.Request{Restartable: true, Name: "do", Version: version, Work: work}).TaskID

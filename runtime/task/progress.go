@@ -51,7 +51,7 @@ type progressReport struct {
 }
 
 // Report sends a progress report to the requestor, with the progress token of the request that
-// created the task. At most one report is sent per [Config.ProgressInterval]. If reports arrive
+// created the task. At most one report is sent per [Updates.Progress]. If reports arrive
 // faster, only the latest is sent.
 //
 // Report fails with [ErrNotIncreasing] or [ErrProgressOver]. It drops the report without an error
@@ -92,7 +92,7 @@ func (run *Run) flushProgress() {
 	p := &run.progress
 	for p.pending != nil && p.sending == nil && p.pauses == 0 && !p.ended {
 		now := time.Since(run.m.started)
-		if wait := run.m.cfg.ProgressInterval - (now - p.lastSent); wait > 0 && p.hasSent {
+		if wait := run.m.cfg.Updates.Progress - (now - p.lastSent); wait > 0 && p.hasSent {
 			if p.timer == nil {
 				p.timer = time.AfterFunc(wait, func() {
 					run.mu.Lock()

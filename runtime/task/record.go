@@ -45,7 +45,7 @@ type Record struct {
 
 	Restartable bool // the work may be re-run from its start after a restart
 	// Reruns is the number of times that the process of restartable work has died while the work
-	// ran, since its journal has grown; see [Config].MaxReruns.
+	// ran, since its journal has grown; see [Recovery.MaxReruns].
 	Reruns int
 	// Phase is that of restartable work.
 	Phase Phase
@@ -93,7 +93,7 @@ const (
 	PhaseNew                    // has not begun
 	PhaseSuspended              // has begun and does not run at present
 	// PhaseTrial is PhaseRunning of work that has run before in a process that died. It is the
-	// latest work that has begun in its process; see [Config].MaxReruns.
+	// latest work that has begun in its process; see [Recovery.MaxReruns].
 	PhaseTrial
 	// PhaseDoomed is set once the process of a trial has died. The work does not run. The task
 	// fails after a while, unless that process turns out to live.
@@ -123,7 +123,7 @@ type Durable struct {
 	Entries []Entry
 	// LastInput is the number of the latest input request.
 	LastInput uint64
-	// Parked is set while the work is parked; see [Config.ParkAfter]. An answer to an input request
+	// Parked is set while the work is parked; see [Recovery.ParkAfter]. An answer to an input request
 	// resets it.
 	Parked bool
 	// Wake is when parked work runs again without an answer or a signal. It is zero if the work is

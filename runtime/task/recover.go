@@ -89,7 +89,7 @@ func (m *Manager) scan(ctx context.Context, briefs chan<- Record) error {
 
 // recoverScanned recovers a parked task, or sends its brief.
 func (m *Manager) recoverScanned(ctx context.Context, r Record, briefs chan<- Record) error {
-	if r.parked() && m.cfg.Recover != nil {
+	if r.parked() && m.cfg.Recovery.Recover != nil {
 		brief := r // so that only the records of parked tasks move to the heap
 		return m.recoverParked(ctx, &brief)
 	}
@@ -226,7 +226,7 @@ func (m *Manager) recoverParked(ctx context.Context, brief *Record) error {
 }
 
 // recoveredWork returns the work that recovers an unfinished task, or nil if the task cannot be
-// recovered. If Config.Recover panics, it returns work that fails: so the Manager tries again to
+// recovered. If Config.Recovery.Recover panics, it returns work that fails: so the Manager tries again to
 // undo what the task has done.
 func (m *Manager) recoveredWork(r Record) (work Work) {
 	err := boundary.Run(func() error {
@@ -235,8 +235,8 @@ func (m *Manager) recoveredWork(r Record) (work Work) {
 			if jobs := m.cfg.Jobs[r.Runner]; jobs != nil {
 				work = jobWork(jobs)
 			}
-		case r.Restartable && m.cfg.Recover != nil:
-			work = m.cfg.Recover(r)
+		case r.Restartable && m.cfg.Recovery.Recover != nil:
+			work = m.cfg.Recovery.Recover(r)
 		}
 		return nil
 	})

@@ -24,7 +24,7 @@ import (
 func newCrashableManager(t *testing.T, store task.Store) (*failingStore, *task.Manager) {
 	t.Helper()
 	lost := &failingStore{Store: store}
-	m, err := task.New(t.Context(), task.Config{Store: lost, Quiet: true, Logger: slog.New(slog.DiscardHandler)})
+	m, err := task.New(t.Context(), task.Config{Store: lost, Updates: task.Updates{Quiet: true}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestRecovery(t *testing.T) {
 		synctest.Wait()
 		lost.setError(errors.New("killed"))
 
-		second := newManager(t, task.Config{Store: store, Quiet: true, Recover: func(r task.Record) task.Work {
+		second := newManager(t, task.Config{Store: store, Updates: task.Updates{Quiet: true}, Recovery: task.Recovery{Recover: func(r task.Record) task.Work {
 			if r.Method != "tools/call" {
 				return nil
 			}
@@ -62,7 +62,7 @@ func TestRecovery(t *testing.T) {
 				runs.Add(1)
 				return raw(`{"again":` + string(r.Params) + `}`), nil
 			}
-		}})
+		}}})
 		checkEqual(t, "finished", state, get(t, second, finished.TaskID))
 		checkEqual(t, "outcome", outcome, result(t, second, finished.TaskID))
 		if got := get(t, second, unknown.TaskID); got.Status != mcp.TaskStatusWorking || *got.StatusMessage != `waits for a process that has the tool "tool"` {
@@ -103,10 +103,13 @@ func TestWorkThatKillsItsProcessIsRerunLimitedTimes(t *testing.T) {
 			for range 10 {
 				lost.setError(errors.New("killed"))
 				lost = &failingStore{Store: store}
-				m = newManager(t, task.Config{Store: lost, MaxReruns: max, Quiet: true, Logger: slog.New(slog.DiscardHandler), Recover: func(task.Record) task.Work {
-					reruns++
-					return untilDone
-				}})
+				m = newManager(t, task.Config{Store: lost, Recovery: task.Recovery{
+					MaxReruns: max,
+					Recover: func(task.Record) task.Work {
+						reruns++
+						return untilDone
+					},
+				}, Updates: task.Updates{Quiet: true}, Logger: slog.New(slog.DiscardHandler)})
 				synctest.Wait()
 			}
 			if reruns != want {
@@ -131,14 +134,14 @@ func TestRecoveryAboveTheByteLimit(t *testing.T) {
 		if _, err := store.Create(t.Context(), old); err != nil {
 			t.Fatal(err)
 		}
-		m := newManager(t, task.Config{Store: store, Limits: task.Limits{Bytes: 200}, Recover: func(task.Record) task.Work { return untilDone }})
+		m := newManager(t, task.Config{Store: store, Limits: task.Limits{Bytes: 200}, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return untilDone }}})
 		if state := get(t, m, "old"); state.Status != mcp.TaskStatusWorking {
 			t.Errorf("%+v", state)
 		}
 	})
 }
 
-// A re-run that ends because the Manager closes does not count towards MaxReruns.
+// A re-run that ends because the Manager closes does not count towards Recovery.MaxReruns.
 func TestClosedManagerDoesNotCountReruns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
@@ -148,7 +151,7 @@ func TestClosedManagerDoesNotCountReruns(t *testing.T) {
 			if err := m.Close(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			m = newManager(t, task.Config{Store: store, MaxReruns: 1, Recover: func(task.Record) task.Work { return untilDone }})
+			m = newManager(t, task.Config{Store: store, Recovery: task.Recovery{MaxReruns: 1, Recover: func(task.Record) task.Work { return untilDone }}})
 			synctest.Wait()
 		}
 		if state := get(t, m, created.TaskID); state.Status != mcp.TaskStatusWorking {
@@ -166,7 +169,7 @@ func TestLimitsCountRecoveredTasks(t *testing.T) {
 		start(t, first, returns(`{}`))
 		synctest.Wait()
 		lost.setError(errors.New("killed"))
-		second := newManager(t, task.Config{Store: store, Limits: task.Limits{Tasks: 1}, Recover: func(task.Record) task.Work { return untilDone }})
+		second := newManager(t, task.Config{Store: store, Limits: task.Limits{Tasks: 1}, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return untilDone }}})
 		if err := tryCreate(t, second, "alice", untilDone); wireCode(err) != task.CodeTooManyTasks {
 			t.Errorf("second task: %v", err)
 		}
@@ -207,7 +210,7 @@ func TestCloseKeepsRecoverableTasks(t *testing.T) {
 func TestCursorSurvivesRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
-		first := newManager(t, task.Config{Store: store, PageSize: 1})
+		first := newManager(t, task.Config{Store: store, Limits: task.Limits{PageSize: 1}})
 		start(t, first, returns(`{}`))
 		last := start(t, first, returns(`{}`))
 		synctest.Wait()
@@ -216,7 +219,7 @@ func TestCursorSurvivesRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		first.Close(t.Context())
-		second := newManager(t, task.Config{Store: store, PageSize: 1})
+		second := newManager(t, task.Config{Store: store, Limits: task.Limits{PageSize: 1}})
 		tasks, _, err := second.List(t.Context(), "alice", cursor)
 		if err != nil || len(tasks) != 1 || tasks[0].TaskID != last.TaskID {
 			t.Errorf("listed %v, %v", tasks, err)

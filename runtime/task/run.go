@@ -173,7 +173,7 @@ func (m *Manager) setContext(run *Run, ctx context.Context) {
 	})
 	both.values, both.run = ctx, run
 	run.ctx.Store(&both.workContext)
-	if m.cfg.ParkAfter > 0 && m.cfg.Recover != nil {
+	if m.cfg.Recovery.ParkAfter > 0 && m.cfg.Recovery.Recover != nil {
 		both.parkAfter = m.parkAfter(run)
 		run.waits.Store(&both.waits)
 	}

@@ -14,11 +14,11 @@ import (
 // reserveTimeout bounds a call of [Membership.Reserve], so that it is repeated in a new membership.
 const reserveTimeout = 10 * time.Second
 
-// scheduler starts work once there is room for it: below [Config].MaxRunning in this process, and
-// below [Config].ToolLimit in the fleet. Until then, the work waits without a goroutine.
+// scheduler starts work once there is room for it: below [Limits.Running] in this process, and
+// below [Limits.Tool] in the fleet. Until then, the work waits without a goroutine.
 type scheduler struct {
 	m   *Manager
-	max int // Config.MaxRunning; 0 means no limit
+	max int // Config.Limits.Running; 0 means no limit
 
 	mu      sync.Mutex
 	running int                                 // number of tickets that have started and count against max
@@ -119,16 +119,16 @@ func (m *Manager) start(run *Run, r *Record, begun bool, work Work) {
 // mayWait reports whether the work of a task may have to wait for room. The external system of a
 // job has its own limits.
 func (m *Manager) mayWait(r *Record) bool {
-	return r.Runner == "" && (m.cfg.MaxRunning > 0 || m.toolLimit(r.Name) > 0)
+	return r.Runner == "" && (m.cfg.Limits.Running > 0 || m.toolLimit(r.Name) > 0)
 }
 
-// Limited reports whether [Config].ToolLimit limits a tool.
+// Limited reports whether [Limits.Tool] limits a tool.
 func (m *Manager) Limited(tool string) bool { return m.toolLimit(tool) > 0 }
 
 // ended is the work of a task whose work was to start after its context has ended.
 func ended(ctx context.Context, _ *Run) (codec.Encoder, error) { return nil, context.Cause(ctx) }
 
-// Acquire waits until a call of a tool may run below [Config].ToolLimit. Use it for calls that are
+// Acquire waits until a call of a tool may run below [Limits.Tool]. Use it for calls that are
 // not tasks, and for those whose task is created with [Request].Begun. The call uses the returned
 // context, which also ends with [ErrFenced] if this process loses its place in the fleet, and calls
 // release when it has returned. The principals that wait have turns. Acquire fails with the cause
@@ -169,10 +169,10 @@ func (m *Manager) Acquire(ctx context.Context, principal, tool string) (_ contex
 
 // toolLimit returns the maximum number of calls of a tool at once; 0 means no limit.
 func (m *Manager) toolLimit(tool string) (limit int) {
-	if m.cfg.ToolLimit == nil {
+	if m.cfg.Limits.Tool == nil {
 		return 0
 	}
-	err := boundary.Run(func() error { limit = m.cfg.ToolLimit(tool); return nil })
+	err := boundary.Run(func() error { limit = m.cfg.Limits.Tool(tool); return nil })
 	if err != nil { // outside of this branch the argument would cost an allocation
 		boundary.Report(m.cfg.Logger, "Config.ToolLimit panicked", err, "tool", tool)
 	}

@@ -16,7 +16,7 @@ type Member struct {
 	// host name and the process id.
 	Name string
 	// Tools are the names of the tools whose restartable tasks the member runs. If it is nil, the
-	// member runs those of all tools that [Config].Recover accepts. Other tasks run in the process
+	// member runs those of all tools that [Recovery.Recover] accepts. Other tasks run in the process
 	// that creates them. Once that has died, any member fails them, or follows their jobs if it has
 	// their [Request].Runner.
 	Tools []string

@@ -103,14 +103,14 @@ func TestSignalOutlastsOutdatedJournal(t *testing.T) {
 				f := memory.NewFleet()
 				store := &cutOffStore{FleetStore: f.Store()}
 				faulty := &member{store: store.FleetStore, work: takes(2)}
-				cfg := task.Config{Store: store, Recover: func(task.Record) task.Work { return faulty.run }}
+				cfg := task.Config{Store: store, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return faulty.run }}}
 				if !taken {
 					cfg.Member.Tools = []string{} // the other member takes the signals
 				}
 				faulty.Manager = newManager(t, cfg)
 				synctest.Wait()
 				other := &member{store: f.Store(), work: takes(2)}
-				otherCfg := task.Config{Store: other.store, Recover: func(task.Record) task.Work { return other.run }}
+				otherCfg := task.Config{Store: other.store, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return other.run }}}
 				if taken {
 					otherCfg.Member.Tools = []string{}
 				}
@@ -147,7 +147,7 @@ func TestConcurrentSignalsOfTwoMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const each = 8
 		f := memory.NewFleet()
-		cfg := task.Config{ParkAfter: time.Second}
+		cfg := task.Config{Recovery: task.Recovery{ParkAfter: time.Second}}
 		work := takes(2 * each)
 		a, b := join(t, f, cfg, work), join(t, f, cfg, work)
 		id := a.create(t, nil)
@@ -208,7 +208,7 @@ func TestCloseWaitsForChangesOfParkedTasks(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := memory.New()
 				var slow atomic.Bool
-				p := newParking(t, task.Config{ParkAfter: time.Second, Store: faultstore.New(store, func(_ int, operation string) (f faultstore.Fault) {
+				p := newParking(t, task.Config{Recovery: task.Recovery{ParkAfter: time.Second}, Store: faultstore.New(store, func(_ int, operation string) (f faultstore.Fault) {
 					if operation == "Update" && slow.Load() {
 						f.Delay = time.Minute
 					}

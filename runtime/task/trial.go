@@ -66,7 +66,7 @@ func (s *scheduler) release() {
 
 // suspected reports whether the next run of the work of a task needs a trial.
 func (m *Manager) suspected(r *Record) bool {
-	return r.Durable != nil && r.Reruns > 0 && m.cfg.MaxReruns > 0
+	return r.Durable != nil && r.Reruns > 0 && m.cfg.Recovery.MaxReruns > 0
 }
 
 // countDeath applies the death of the process that held a task to the record. Member is its ID in a
@@ -75,7 +75,7 @@ func (m *Manager) countDeath(r *Record, member string) {
 	if !r.running() {
 		return
 	}
-	doomed := r.Phase == PhaseTrial && m.cfg.MaxReruns > 0 && r.Reruns >= m.cfg.MaxReruns
+	doomed := r.Phase == PhaseTrial && m.cfg.Recovery.MaxReruns > 0 && r.Reruns >= m.cfg.Recovery.MaxReruns
 	r.Reruns++
 	r.Phase = PhaseSuspended
 	if doomed {
@@ -100,7 +100,7 @@ func (m *Manager) acquit(r *Record, own func(member string) bool) {
 	before := len(r.Lost)
 	r.Lost = slices.DeleteFunc(slices.Clone(r.Lost), own)
 	r.Reruns = max(r.Reruns-(before-len(r.Lost)), 0)
-	if r.Phase == PhaseDoomed && r.Reruns <= m.cfg.MaxReruns {
+	if r.Phase == PhaseDoomed && r.Reruns <= m.cfg.Recovery.MaxReruns {
 		r.Phase = PhaseSuspended
 	}
 }
@@ -172,7 +172,7 @@ func (m *Manager) crowded(r *Record) bool {
 
 // begin sets the phase and the version of work that is about to begin in this process.
 func (m *Manager) begin(r *Record) {
-	if !r.Begun() && m.cfg.ToolVersion != nil {
+	if !r.Begun() && m.cfg.Recovery.ToolVersion != nil {
 		d := *r.Durable
 		d.Version = m.toolVersion(r.Name)
 		r.Durable = &d
@@ -182,7 +182,7 @@ func (m *Manager) begin(r *Record) {
 
 // toolVersion returns the version of a tool in this process.
 func (m *Manager) toolVersion(tool string) (version string) {
-	err := boundary.Run(func() error { version = m.cfg.ToolVersion(tool); return nil })
+	err := boundary.Run(func() error { version = m.cfg.Recovery.ToolVersion(tool); return nil })
 	boundary.Report(m.cfg.Logger, "Config.ToolVersion panicked", err, "tool", tool)
 	return version
 }

@@ -49,12 +49,12 @@ func (h *host) start() *task.Manager {
 	h.t.Helper()
 	store := h.store()
 	cfg := h.cfg
-	cfg.Store, cfg.Quiet, cfg.Logger = store, true, slog.New(slog.DiscardHandler)
+	cfg.Store, cfg.Updates.Quiet, cfg.Logger = store, true, slog.New(slog.DiscardHandler)
 	var m *task.Manager
 	var mu sync.Mutex // until m is set
 	mu.Lock()
 	defer mu.Unlock()
-	cfg.Recover = func(r task.Record) task.Work {
+	cfg.Recovery.Recover = func(r task.Record) task.Work {
 		return func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			mu.Lock()
 			self := m
@@ -160,7 +160,7 @@ func (h *host) status(id string) mcp.Task {
 // newProcessHost returns a host of one process.
 func newProcessHost(t *testing.T) *host {
 	store := memory.New()
-	h := &host{t: t, runs: map[string]int{}, cfg: task.Config{MaxTTL: 48 * time.Hour, DefaultTTL: 48 * time.Hour}}
+	h := &host{t: t, runs: map[string]int{}, cfg: task.Config{TTL: task.TTL{Max: 48 * time.Hour, Default: 48 * time.Hour}}}
 	h.store = func() task.Store { return mortalProcess{&failingStore{Store: store}} }
 	h.start()
 	return h
@@ -179,7 +179,7 @@ func (h *host) createHere(name string) string {
 
 func newFleetHost(t *testing.T, workers int) *host {
 	f := memory.NewFleet()
-	h := &host{t: t, runs: map[string]int{}, cfg: task.Config{Member: task.Member{Tools: []string{}}, MaxTTL: 48 * time.Hour, DefaultTTL: 48 * time.Hour}}
+	h := &host{t: t, runs: map[string]int{}, cfg: task.Config{Member: task.Member{Tools: []string{}}, TTL: task.TTL{Max: 48 * time.Hour, Default: 48 * time.Hour}}}
 	h.store = func() task.Store { return mortalMember{f.Store()} }
 	h.start() // the front end
 	h.cfg.Member.Tools = nil
@@ -296,7 +296,7 @@ func TestLostLeaseIsNoDeath(t *testing.T) {
 			var all []*member
 			var ids []string
 			for range members {
-				all = append(all, join(t, f, task.Config{MaxTTL: 48 * time.Hour, DefaultTTL: 48 * time.Hour}, work))
+				all = append(all, join(t, f, task.Config{TTL: task.TTL{Max: 48 * time.Hour, Default: 48 * time.Hour}}, work))
 			}
 			for _, m := range all {
 				ids = append(ids, m.create(t, nil), m.create(t, nil))
@@ -490,7 +490,7 @@ func TestTrialsRunAlone(t *testing.T) {
 			defer mu.Unlock()
 			log = append(log, fmt.Sprint(text, " ", time.Since(began).Round(time.Second)))
 		}
-		m := newManager(t, task.Config{Store: store, Recover: func(r task.Record) task.Work {
+		m := newManager(t, task.Config{Store: store, Recovery: task.Recovery{Recover: func(r task.Record) task.Work {
 			return func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 				note(r.Name)
 				switch r.Name {
@@ -505,7 +505,7 @@ func TestTrialsRunAlone(t *testing.T) {
 				}
 				return untilDone(ctx, run)
 			}
-		}})
+		}}})
 		time.Sleep(time.Second)
 		create(t, m, task.Request{Restartable: true, Name: "other", Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			note("other")
@@ -537,9 +537,9 @@ func TestSuspectThatWaitsForRoomDelaysNoOtherWork(t *testing.T) {
 		}
 		lost.setError(errors.New("dead"))
 		g := newGauge()
-		m := newManager(t, task.Config{Store: store, ToolLimit: limitTo("tool", 1), DefaultTTL: 24 * time.Hour, Recover: func(r task.Record) task.Work {
+		m := newManager(t, task.Config{Store: store, Limits: task.Limits{Tool: limitTo("tool", 1)}, TTL: task.TTL{Default: 24 * time.Hour}, Recovery: task.Recovery{Recover: func(r task.Record) task.Work {
 			return g.lasts(r.Name, 20*time.Minute)
-		}})
+		}}})
 		time.Sleep(time.Minute)
 		other := create(t, m, task.Request{Restartable: true, Name: "other", Work: g.lasts("other", time.Second)}).TaskID
 		if running, started := g.now(); running != 2 || started != 2 {
@@ -568,7 +568,7 @@ func TestSuspectThatWaitsForRoomDelaysNoOtherWork(t *testing.T) {
 func TestParkedWorkIsNoSuspect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		a := join(t, f, task.Config{ParkAfter: time.Second}, takes(1))
+		a := join(t, f, task.Config{Recovery: task.Recovery{ParkAfter: time.Second}}, takes(1))
 		front := join(t, f, task.Config{Member: task.Member{Tools: []string{}}}, nil)
 		id := a.create(t, nil)
 		time.Sleep(10 * time.Second)

@@ -204,7 +204,7 @@ func (m *Manager) mustUndo(run *Run, end finalState) bool {
 	undone := run.undoing != nil && run.undoing.ended
 	run.mu.Unlock()
 	switch {
-	case m.cfg.Recover == nil || run.over() != nil:
+	case m.cfg.Recovery.Recover == nil || run.over() != nil:
 		return false
 	case why == UndoNone:
 		return end.status == mcp.TaskStatusFailed && run.BeginUndo(end.out) == nil

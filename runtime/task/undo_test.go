@@ -124,7 +124,7 @@ func TestOtherMemberUndoesTask(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					f := memory.NewFleet()
 					b := &booking{then: then}
-					one := join(t, f, task.Config{DefaultTTL: 3 * time.Minute}, b.work)
+					one := join(t, f, task.Config{TTL: task.TTL{Default: 3 * time.Minute}}, b.work)
 					id := one.create(t, nil)
 					time.Sleep(2 * time.Minute)
 					two := join(t, f, task.Config{}, b.work)
@@ -157,12 +157,14 @@ func TestUndoWaitsForItsVersion(t *testing.T) {
 		ofVersion := func(version string) *member {
 			m := &member{store: f.Store(), work: b.work}
 			m.Manager = newManager(t, task.Config{
-				Store: m.store, DefaultTTL: time.Hour, ToolVersion: func(string) string { return version },
-				Recover: func(r task.Record) task.Work {
-					if r.Durable.Version != version {
-						return nil
-					}
-					return m.run
+				Store: m.store, TTL: task.TTL{Default: time.Hour}, Recovery: task.Recovery{
+					ToolVersion: func(string) string { return version },
+					Recover: func(r task.Record) task.Work {
+						if r.Durable.Version != version {
+							return nil
+						}
+						return m.run
+					},
 				},
 			})
 			synctest.Wait()
@@ -207,7 +209,7 @@ func TestCancellationJustBeforeOutcomeIsUndone(t *testing.T) {
 			returned.Store(true)
 			return raw(`{}`), nil
 		}}
-		m = newManager(t, task.Config{Store: store, Quiet: true, Recover: func(task.Record) task.Work { return b.work }})
+		m = newManager(t, task.Config{Store: store, Updates: task.Updates{Quiet: true}, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return b.work }}})
 		id := create(t, m, task.Request{Restartable: true, Work: b.work}).TaskID
 		synctest.Wait()
 		b.check(t, 1)
@@ -224,7 +226,7 @@ func TestCancellationJustBeforeOutcomeIsUndone(t *testing.T) {
 func TestSuccessBeforeCancellationIsNotUndone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &booking{then: returns(`{}`)}
-		m := newManager(t, task.Config{DefaultTTL: time.Hour, Recover: func(task.Record) task.Work { return b.work }})
+		m := newManager(t, task.Config{TTL: task.TTL{Default: time.Hour}, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return b.work }}})
 		id := create(t, m, task.Request{Restartable: true, Work: b.work}).TaskID
 		synctest.Wait()
 		if _, err := m.Cancel(t.Context(), "alice", id, nil); !errors.As(err, new(*task.MoveError)) {
@@ -254,7 +256,7 @@ func TestExpiredTaskIsUndone(t *testing.T) {
 			}
 			return b.work(ctx, run)
 		}
-		m := newManager(t, task.Config{Store: store, DefaultTTL: time.Hour, Recover: func(task.Record) task.Work { return work }})
+		m := newManager(t, task.Config{Store: store, TTL: task.TTL{Default: time.Hour}, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return work }}})
 		id := create(t, m, task.Request{Restartable: true, Work: work}).TaskID
 		begin := time.Now()
 		if _, err := m.Result(t.Context(), "alice", id, nil); !errors.Is(err, task.ErrExpired) || time.Since(begin) != time.Hour {
@@ -295,7 +297,7 @@ func TestWorkThatDoesNotComeToUndosRunsAgain(t *testing.T) {
 				result, err := b.work(ctx, run)
 				return result, err
 			}
-			cfg := task.Config{Store: memory.New(), DefaultTTL: time.Hour, Recover: func(task.Record) task.Work {
+			cfg := task.Config{Store: memory.New(), TTL: task.TTL{Default: time.Hour}, Recovery: task.Recovery{Recover: func(task.Record) task.Work {
 				if failsIn == "Recover" {
 					runs.Add(1)
 					if down.Load() {
@@ -303,7 +305,7 @@ func TestWorkThatDoesNotComeToUndosRunsAgain(t *testing.T) {
 					}
 				}
 				return work
-			}}
+			}}}
 			m := newManager(t, cfg)
 			id := create(t, m, task.Request{Restartable: true, Work: work}).TaskID
 			synctest.Wait()
@@ -336,7 +338,7 @@ func TestWorkThatNeverComesToUndosIsGivenUp(t *testing.T) {
 			}
 			return b.work(ctx, run)
 		}
-		m := newManager(t, task.Config{DefaultTTL: 100 * time.Hour, MaxTTL: 100 * time.Hour, Recover: func(task.Record) task.Work { return work }})
+		m := newManager(t, task.Config{TTL: task.TTL{Default: 100 * time.Hour, Max: 100 * time.Hour}, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return work }}})
 		id := create(t, m, task.Request{Restartable: true, Work: work}).TaskID
 		begin := time.Now()
 		out, err := m.Result(t.Context(), "alice", id, nil)
@@ -391,7 +393,7 @@ func TestUndoWhoseAcknowledgementIsLost(t *testing.T) {
 			}
 			return untilDone(ctx, run)
 		}
-		m := newManager(t, task.Config{Store: store, Recover: func(task.Record) task.Work { return work }})
+		m := newManager(t, task.Config{Store: store, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return work }}})
 		create(t, m, task.Request{Restartable: true, Work: work, Task: &mcp.TaskMetadata{TTL: new(int64(60_000))}})
 		time.Sleep(time.Hour)
 		if n := undone.Load(); n != 1 {

@@ -10,7 +10,7 @@ import (
 )
 
 // ErrParked is returned by [Run.Ask], [Run.Sleep] and [Run.AwaitSignal] when the work has waited for
-// [Config.ParkAfter]. The work then returns an error that wraps ErrParked. Its task keeps its
+// [Recovery.ParkAfter]. The work then returns an error that wraps ErrParked. Its task keeps its
 // status and has no goroutine. The work runs again when one of the answers or the time to wake has
 // come.
 var ErrParked = errors.New("task: parked: return this error, the work runs again when the wait is over")

@@ -224,7 +224,7 @@ func events(r io.Reader) func() string {
 }
 
 func openHTTP(t *testing.T, serve func(transport.Conn)) *rawClient {
-	handler := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { serve(conn) }, streamable.HandlerOptions{MaxMessage: maxMessage})
+	handler := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { serve(conn) }, streamable.HandlerOptions{Limits: streamable.Limits{Message: maxMessage}})
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	t.Cleanup(func() { handler.Close() })

@@ -23,7 +23,7 @@ import (
 // for quick.
 func newTaskServer() *server.Server {
 	s := server.New("mcpwire", "1", &server.Config{
-		Tasks: task.Config{Store: memory.New(), DefaultTTL: time.Minute, PollInterval: 50 * time.Millisecond, ParkAfter: 10 * time.Millisecond},
+		Tasks: task.Config{Store: memory.New(), TTL: task.TTL{Default: time.Minute}, Updates: task.Updates{Poll: 50 * time.Millisecond}, Recovery: task.Recovery{ParkAfter: 10 * time.Millisecond}},
 	})
 	atOnce := func(restartable bool) server.ToolOption {
 		return server.Tasks(receiver.Support{Restartable: restartable, After: -1})

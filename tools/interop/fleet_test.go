@@ -58,7 +58,7 @@ func startFleetProcess(t *testing.T, servers *natstest.Cluster, name string, fro
 	t.Cleanup(func() { store.Close() })
 	cfg := &server.Config{
 		Shared: server.Shared{Bus: jetstreamstore.NewBus(p.js.Conn(), "")}, Logger: slog.New(slog.DiscardHandler),
-		Tasks: task.Config{Store: store, Member: task.Member{Name: name, Lease: fleetLease}, ProgressInterval: -1},
+		Tasks: task.Config{Store: store, Member: task.Member{Name: name, Lease: fleetLease}, Updates: task.Updates{Progress: -1}},
 	}
 	cfg.Session.ProgressInterval = -1
 	if front {
@@ -105,7 +105,7 @@ func startFleetProcess(t *testing.T, servers *natstest.Cluster, name string, fro
 		t.Fatal(err)
 	}
 	p.handler = p.server.Handler(&streamable.HandlerOptions{
-		Store: sessions, Locator: locator, Retry: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+		Sessions: streamable.Sessions{Store: sessions, Locator: locator}, Streams: streamable.Streams{Retry: 20 * time.Millisecond}, Logger: slog.New(slog.DiscardHandler),
 	})
 	p.http = &httptest.Server{Listener: listener, Config: &http.Server{Handler: p.handler}}
 	p.http.Start()

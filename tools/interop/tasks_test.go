@@ -24,7 +24,7 @@ import (
 
 // serveTasks serves tools like those of typescript/tasks-server.mjs.
 func serveTasks(conn transport.Conn) error {
-	manager, err := task.New(context.Background(), task.Config{Store: memory.New(), PollInterval: 50 * time.Millisecond, PageSize: 2})
+	manager, err := task.New(context.Background(), task.Config{Store: memory.New(), Updates: task.Updates{Poll: 50 * time.Millisecond}, Limits: task.Limits{PageSize: 2}})
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func testClientWithTasks(t *testing.T, conn transport.Conn) {
 	u := &user{asked: make(chan string, 1), reported: make(chan struct{})}
 	cfg := &session.Config{ProgressInterval: -1, Handler: session.ClientHandler(u, nil)}
 	tasks := requestor.Attach(cfg)
-	manager, err := task.New(t.Context(), task.Config{Store: memory.New(), PollInterval: 50 * time.Millisecond})
+	manager, err := task.New(t.Context(), task.Config{Store: memory.New(), Updates: task.Updates{Poll: 50 * time.Millisecond}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,7 @@ func runServer(file string) error {
 	defer store.Close()
 	handler := (&fixture{ended: make(chan struct{})}).handle
 	manager, err := task.New(context.Background(), task.Config{
-		Store: store, Recover: func(r task.Record) task.Work { return receiver.Work(handler, r) },
+		Store: store, Recovery: task.Recovery{Recover: func(r task.Record) task.Work { return receiver.Work(handler, r) }},
 	})
 	if errors.Is(err, task.ErrLocked) {
 		fmt.Fprintln(os.Stderr, err)

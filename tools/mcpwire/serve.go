@@ -111,7 +111,7 @@ func newService(ctx context.Context, store task.Store, overHTTP bool) (*service,
 		cfg, disconnect = session.Config{}, streamable.Disconnect
 	}
 	history := debugpage.NewHistory(0)
-	server, err := everything.New(module, store, task.Config{Audit: history.Add}, cfg, disconnect)
+	server, err := everything.New(module, store, task.Config{Hooks: task.Hooks{Audit: history.Add}}, cfg, disconnect)
 	if err == nil {
 		err = server.Start(ctx)
 	}
@@ -167,7 +167,7 @@ func (v *service) serveHTTP(ctx context.Context, s streams, address string) erro
 // serveOn serves on a listener, which clients reach at origin. wrap wraps the handler of all paths.
 // protector may be nil.
 func (v *service) serveOn(ctx context.Context, s streams, listener net.Listener, origin string, protector *auth.Protector, wrap func(http.Handler) http.Handler) error {
-	handler := v.server.Handler(&streamable.HandlerOptions{StreamAfter: -1, Auth: protector})
+	handler := v.server.Handler(&streamable.HandlerOptions{Streams: streamable.Streams{After: -1}, Auth: protector})
 	defer handler.Close()
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", handler)

@@ -33,7 +33,7 @@ func TestClientCallsTasksInProcess(t *testing.T) {
 				return mcp.NewToolResultText(string(r.Action) + " " + content["colour"].(string)), nil
 			})
 			tasks, err := mcpgo.Attach(s, embed.Options{
-				Tasks: task.Config{Store: memory.New(), PollInterval: requestor.MinPollInterval},
+				Tasks: task.Config{Store: memory.New(), Updates: task.Updates{Poll: requestor.MinPollInterval}},
 				Tools: map[string]embed.Tool{"job": {Support: receiver.Support{After: -1}}},
 			})
 			if err != nil {

@@ -169,7 +169,7 @@ func TestAttachKeepsHooks(t *testing.T) {
 func TestAttachRejectsInvalidOptions(t *testing.T) {
 	for name, o := range map[string]embed.Options{
 		"no store": {},
-		"recover":  {Tasks: task.Config{Store: memory.New(), Recover: func(task.Record) task.Work { return nil }}},
+		"recover":  {Tasks: task.Config{Store: memory.New(), Recovery: task.Recovery{Recover: func(task.Record) task.Work { return nil }}}},
 	} {
 		if _, err := mcpgo.Attach(server.NewMCPServer("s", "1"), o); err == nil {
 			t.Errorf("%s: no error", name)

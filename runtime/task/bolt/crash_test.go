@@ -91,13 +91,16 @@ func child(path string) {
 	if err == nil {
 		var m *task.Manager
 		m, err = task.New(context.Background(), task.Config{
-			Store: s, Unlimited: true, Limits: task.Limits{Tasks: -1, Bytes: -1, Rate: -1},
-			ParkAfter: time.Millisecond, MaxReruns: -1, // many kills come before any progress
-			Recover: func(r task.Record) task.Work {
-				if r.Name == "steps" {
-					return work("steps")
-				}
-				return work("quick")
+			Store: s, TTL: task.TTL{Unlimited: true}, Limits: task.Limits{Tasks: -1, Bytes: -1, Rate: -1},
+			Recovery: task.Recovery{
+				ParkAfter: time.Millisecond,
+				MaxReruns: -1, // many kills come before any progress
+				Recover: func(r task.Record) task.Work {
+					if r.Name == "steps" {
+						return work("steps")
+					}
+					return work("quick")
+				},
 			},
 		})
 		if err == nil {
@@ -317,15 +320,18 @@ func check(t *testing.T, path string, known map[string]*history) {
 	}
 	defer s.Close()
 	m, err := task.New(t.Context(), task.Config{
-		Store: s, Unlimited: true, Limits: task.Limits{Tasks: -1, Bytes: -1, Rate: -1},
-		ParkAfter: time.Millisecond, MaxReruns: -1,
-		Recover: func(r task.Record) task.Work {
-			return func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
-				if r.Name == "steps" {
-					return runSteps(ctx, run, func(ack) {})
+		Store: s, TTL: task.TTL{Unlimited: true}, Limits: task.Limits{Tasks: -1, Bytes: -1, Rate: -1},
+		Recovery: task.Recovery{
+			ParkAfter: time.Millisecond,
+			MaxReruns: -1,
+			Recover: func(r task.Record) task.Work {
+				return func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+					if r.Name == "steps" {
+						return runSteps(ctx, run, func(ack) {})
+					}
+					return outcomeOf(run.ID()), nil
 				}
-				return outcomeOf(run.ID()), nil
-			}
+			},
 		},
 	})
 	if err != nil {

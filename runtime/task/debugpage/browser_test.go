@@ -28,7 +28,7 @@ import (
 func TestBrowserShowsTasks(t *testing.T) {
 	chromium := browsertest.Find(t)
 	store, history := memory.New(), debugpage.NewHistory(0)
-	m, err := task.New(t.Context(), task.Config{Store: store, Audit: history.Add})
+	m, err := task.New(t.Context(), task.Config{Store: store, Hooks: task.Hooks{Audit: history.Add}})
 	if err != nil {
 		t.Fatal(err)
 	}

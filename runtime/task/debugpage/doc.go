@@ -7,7 +7,7 @@
 //	debug.Handle("/tasks", debugpage.New(debugpage.Of(tasks, store, history)))
 //
 // With a server of package server, the Manager is Server.Tasks after Server.Start, and Audit is
-// Config.Tasks.Audit.
+// Config.Tasks.Hooks.Audit.
 //
 // In a fleet, the page of each process shows the tasks of all of them, their holders and the
 // members. It gets the histories of the other processes if each has Queried: history.Respond.

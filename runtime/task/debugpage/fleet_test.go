@@ -42,8 +42,8 @@ func TestFleet(t *testing.T) {
 		}
 		history := debugpage.NewHistory(0)
 		m, err := task.New(t.Context(), task.Config{
-			Store: store, Member: task.Member{Name: name, Labels: []string{"gpu", "of-" + name}}, Recover: func(task.Record) task.Work { return work }, Logger: slog.New(slog.DiscardHandler),
-			Audit: history.Add, Queried: history.Respond,
+			Store: store, Member: task.Member{Name: name, Labels: []string{"gpu", "of-" + name}}, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return work }}, Logger: slog.New(slog.DiscardHandler),
+			Hooks: task.Hooks{Audit: history.Add, Queried: history.Respond},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -123,8 +123,8 @@ func TestFleetInTrouble(t *testing.T) {
 		join := func(name string, respond func([]byte) []byte) (*memory.FleetStore, *task.Manager) {
 			store := f.Store()
 			m, err := task.New(t.Context(), task.Config{
-				Store: store, Member: task.Member{Name: name, Tools: []string{"other"}}, Logger: slog.New(slog.DiscardHandler), Queried: respond,
-				Recover: func(task.Record) task.Work { return wait },
+				Store: store, Member: task.Member{Name: name, Tools: []string{"other"}}, Logger: slog.New(slog.DiscardHandler), Hooks: task.Hooks{Queried: respond},
+				Recovery: task.Recovery{Recover: func(task.Record) task.Work { return wait }},
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -55,7 +55,7 @@ type Config struct {
 	// nil, the page shows neither members nor the holders of tasks.
 	Members func() []task.Member
 	// Query gets the events of a task from all members of the fleet, see [task.Manager.Query]. All
-	// of them need [History.Respond] as their [task.Config].Queried. The view of a task waits at
+	// of them need [History.Respond] as their [task.Config].Hooks.Queried. The view of a task waits at
 	// most a second for them. If Query is nil, the view shows the events of this process only.
 	Query func(ctx context.Context, request []byte) (map[string][]byte, error)
 	// WaitsFor says for what a task waits that no process runs, see [task.Manager.WaitsFor]. The

@@ -161,7 +161,7 @@ func outlasts(t *testing.T, c *natstest.Cluster, fail, mend func()) {
 	}
 	cfg := faultConfig(s, nil)
 	cfg.Member.Lease = 10 * time.Minute
-	cfg.Recover = func(task.Record) task.Work { return work }
+	cfg.Recovery.Recover = func(task.Record) task.Work { return work }
 	m, err := task.New(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -999,7 +999,7 @@ func TestTooLargeForStore(t *testing.T) {
 	c := natstest.Run(t, 1, func(o *server.Options) { o.MaxPayload = 8192 })
 	s := open(t, c.JetStream(t), overMemory)
 	m, err := task.New(t.Context(), task.Config{
-		Store: s, MaxJournal: -1, Limits: task.Limits{Bytes: -1}, Logger: slog.New(slog.DiscardHandler), Recover: func(task.Record) task.Work { return nil },
+		Store: s, Limits: task.Limits{Journal: -1, Bytes: -1}, Logger: slog.New(slog.DiscardHandler), Recovery: task.Recovery{Recover: func(task.Record) task.Work { return nil }},
 	})
 	if err != nil {
 		t.Fatal(err)

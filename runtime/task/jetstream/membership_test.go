@@ -144,7 +144,7 @@ func manager(t *testing.T, s *jetstream.Store, name string, work task.Work) *tas
 	t.Helper()
 	m, err := task.New(t.Context(), task.Config{
 		Store: s, Member: task.Member{Name: name, Lease: 3 * time.Second}, Logger: slog.New(slog.DiscardHandler),
-		Recover: func(task.Record) task.Work { return work },
+		Recovery: task.Recovery{Recover: func(task.Record) task.Work { return work }},
 	})
 	if err != nil {
 		t.Fatal(err)

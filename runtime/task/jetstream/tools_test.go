@@ -27,7 +27,7 @@ func TestMembersWithoutTheToolAreOfferedNoTasks(t *testing.T) {
 		}
 		m, err := task.New(t.Context(), task.Config{
 			Store: store, Member: task.Member{Name: name, Lease: time.Minute, Tools: tools},
-			Recover: func(r task.Record) task.Work {
+			Recovery: task.Recovery{Recover: func(r task.Record) task.Work {
 				if !slices.Contains(known, r.Name) {
 					mu.Lock()
 					defer mu.Unlock()
@@ -35,7 +35,7 @@ func TestMembersWithoutTheToolAreOfferedNoTasks(t *testing.T) {
 					return nil
 				}
 				return func(context.Context, *task.Run) (codec.Encoder, error) { return &mcp.CallToolResult{}, nil }
-			},
+			}},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -73,7 +73,7 @@ func work(urls, log string) error {
 	if lease, err := time.ParseDuration(os.Getenv(envLease)); err == nil {
 		cfg.Member.Lease = lease
 	}
-	cfg.Recover = func(r task.Record) task.Work {
+	cfg.Recovery.Recover = func(r task.Record) task.Work {
 		if r.Name == "sleep" {
 			return runSleep
 		}
@@ -93,7 +93,7 @@ func work(urls, log string) error {
 func faultConfig(s *jetstream.Store, tools []string) task.Config {
 	return task.Config{
 		Store: s, Member: task.Member{Tools: tools, Lease: faultLease}, Logger: slog.New(slog.DiscardHandler),
-		MaxReruns: -1, ParkAfter: 300 * time.Millisecond, Limits: task.Limits{Rate: -1}, Unlimited: true,
+		Recovery: task.Recovery{MaxReruns: -1, ParkAfter: 300 * time.Millisecond}, Limits: task.Limits{Rate: -1}, TTL: task.TTL{Unlimited: true},
 	}
 }
 

@@ -22,8 +22,8 @@ func ExampleAttach() {
 		return session.Raw(`{"content":[]}`), nil
 	}
 	manager, err := task.New(ctx, task.Config{
-		Store:   memory.New(),
-		Recover: func(r task.Record) task.Work { return receiver.Work(handler, r) },
+		Store:    memory.New(),
+		Recovery: task.Recovery{Recover: func(r task.Record) task.Work { return receiver.Work(handler, r) }},
 	})
 	if err != nil {
 		log.Fatal(err)

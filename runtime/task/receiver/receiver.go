@@ -65,7 +65,7 @@ type Support struct {
 	// After is how long a request of a client with the Tasks extension runs before it becomes a
 	// task; see [Extension]. A request that finishes earlier stays a plain one. 0 means
 	// [DefaultAfter]. With a negative value, if Mode is required, if Runner or Labels are set, and
-	// if the number of calls is limited (see [task.Config].ToolLimit), the request is a task from
+	// if the number of calls is limited (see [task.Config].Limits.Tool), the request is a task from
 	// its beginning; if it continues the input rounds of a plain request, it becomes a task after a
 	// millisecond. In sessions, clients ask for tasks, and After has no effect.
 	After time.Duration
@@ -345,7 +345,7 @@ func withClient(params json.RawMessage, client *mcp.InitializeRequestParams) (js
 
 // Work returns work that serves the stored request of a task with a handler again. The request
 // belongs to no session, its ID is the task's id, its revision is that of the request that created
-// the task, and its principal is that of the task. Work is meant for [task.Config.Recover].
+// the task, and its principal is that of the task. Work is meant for [task.Recovery.Recover].
 func Work(handler session.Handler, r task.Record) task.Work {
 	work := serve(handler, session.NewRequest(codec.StringScalar(r.ID), r.Method, r.Params, r.Protocol))
 	return func(ctx context.Context, run *task.Run) (codec.Encoder, error) {

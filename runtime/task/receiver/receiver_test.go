@@ -274,7 +274,7 @@ func TestTaskOverTheWire(t *testing.T) {
 // Proves TASK-34.
 func TestUnlimitedTaskHasTTLOfNull(t *testing.T) {
 	c := config{
-		manager: task.Config{Unlimited: true}, caps: receiver.ServerCapabilities(true),
+		manager: task.Config{TTL: task.TTL{Unlimited: true}}, caps: receiver.ServerCapabilities(true),
 		tools: map[string]session.Handler{"t": blockUntilDone}, support: optional("t"),
 	}
 	runInBubble(t, c, func(t *testing.T, f *fixture) {
@@ -674,7 +674,7 @@ func TestWorkIsRerun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := task.New(t.Context(), task.Config{Store: store, Recover: func(r task.Record) task.Work { return receiver.Work(handler, r) }})
+		m, err := task.New(t.Context(), task.Config{Store: store, Recovery: task.Recovery{Recover: func(r task.Record) task.Work { return receiver.Work(handler, r) }}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -1136,7 +1136,7 @@ func TestTaskDoesNotRetainMessage(t *testing.T) {
 func TestMethodsAreDeclaredSeparately(t *testing.T) {
 	for _, sampling := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			m, err := task.New(t.Context(), task.Config{Store: memory.New(), Quiet: true})
+			m, err := task.New(t.Context(), task.Config{Store: memory.New(), Updates: task.Updates{Quiet: true}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -24,7 +24,7 @@ func ExampleDial() {
 	}
 	server := httptest.NewServer(streamable.NewHandler(func(_ *http.Request, conn transport.Conn) {
 		session.Serve(conn, &mcp.InitializeResult{ServerInfo: mcp.Implementation{Name: "weather", Version: "1"}}, nil)
-	}, streamable.HandlerOptions{Principal: users}))
+	}, streamable.HandlerOptions{Access: streamable.Access{Principal: users}}))
 	defer server.Close()
 
 	for _, token := range []string{"secret", "guess"} {

@@ -56,7 +56,7 @@
 // The processes have the same Auth or Principal, Origins and Hosts. A request is forwarded once. The
 // holder sees the address of the other process as that of the client; the header field
 // X-Forwarded-For is passed on. Client certificates are not passed on, so tokens that are bound to
-// one do not work. The limits of MaxSessions count per process.
+// one do not work. The limits of Limits.Sessions count per process.
 //
 // Modern requests need none of that: any process serves them. Only the keys that protect the state
 // of calls must be the same, in the configuration of the server. A Stateless Handler ignores the
@@ -80,7 +80,7 @@
 // (-31050, -31051). All other errors are outcomes of a request that was served, with status 200. An
 // accepted notification has status 202. Batches and responses are rejected.
 //
-// The answer is JSON. With the first notification of the handler, or after StreamAfter, the response
+// The answer is JSON. With the first notification of the handler, or after Streams.After, the response
 // becomes an event stream instead, which ends with the answer. Its events have no ids. If the client
 // disconnects, or accepts no data for StallTimeout, the context of the handler ends, and nothing
 // more is sent. A handler that sends a notification waits until it is written, so nothing is queued
@@ -90,9 +90,9 @@
 //
 // Requests have limits for each principal: how many are not answered, the bytes of those that are
 // being received or served, and the bytes of long answers that are not yet read ([HandlerOptions],
-// MaxSessionsPerPrincipal and MaxMessage). Clients without a principal have these limits for each
+// Limits.SessionsPerPrincipal and MaxMessage). Clients without a principal have these limits for each
 // network ([HandlerOptions], ClientAddress), so that one stranger cannot take all places. The number
-// of modern requests is limited for all clients together, too, as that of sessions is (MaxSessions).
+// of modern requests is limited for all clients together, too, as that of sessions is (Limits.Sessions).
 //
 // Events pending for slow connections are limited per session and per principal, and connections
 // that accept no data are closed. Stored events, sessions and streams are limited, too

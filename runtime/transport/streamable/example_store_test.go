@@ -9,7 +9,7 @@ import (
 )
 
 // A store keeps sent events, so that a client receives those that it missed while it was
-// disconnected. Pass the store in HandlerOptions.Store.
+// disconnected. Pass the store in HandlerOptions.Sessions.Store.
 func ExampleNewMemoryStore() {
 	ctx := context.Background()
 	store := streamable.NewMemoryStore(streamable.MemoryOptions{MaxSessionBytes: 1 << 20})

@@ -219,7 +219,7 @@ func TestCutOfStreamedAnswerAtEveryByte(t *testing.T) {
 	for cut, complete := 0, false; !complete; cut++ {
 		synctest.Test(t, func(t *testing.T) {
 			var n *network
-			s := serveOver(t, streamable.HandlerOptions{StreamAfter: -1}, newTools(), cutAnswer(&n, cut))
+			s := serveOver(t, streamable.HandlerOptions{Streams: streamable.Streams{After: -1}}, newTools(), cutAnswer(&n, cut))
 			c, _, err := s.dial(nil)
 			if err != nil {
 				t.Fatal(err)
@@ -345,7 +345,7 @@ func runTasksOver(t *testing.T, o *tools, network func(net.Listener) net.Listene
 	defer manager.Close(context.Background())
 	o.tasks = receiver.ServerCapabilities(true)
 	o.configure = func(cfg *session.Config) { receiver.Attach(cfg, receiver.Options{Manager: manager}) }
-	s := serveOver(t, streamable.HandlerOptions{KeepAlive: 5 * time.Second}, o, network)
+	s := serveOver(t, streamable.HandlerOptions{Streams: streamable.Streams{KeepAlive: 5 * time.Second}}, o, network)
 	cfg := &session.Config{Handler: func(context.Context, *session.Request) (codec.Encoder, error) {
 		return session.Raw(`{"role":"assistant","model":"m","content":{"type":"text","text":"answer"}}`), nil
 	}}

@@ -63,7 +63,7 @@ func (s *testServer) dialRaw() net.Conn {
 // A client that sends its message slowly loses its connection after ReadTimeout.
 func TestSlowBodyTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serveTimed(t, streamable.HandlerOptions{ReadTimeout: time.Second}, &http.Server{})
+		s := serveTimed(t, streamable.HandlerOptions{Timeouts: streamable.Timeouts{Read: time.Second}}, &http.Server{})
 		conn := s.dialRaw()
 		start := time.Now()
 		fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: */*\r\nContent-Length: %d\r\n\r\n{", len(initialize))
@@ -87,7 +87,7 @@ func TestSlowBodyTimesOut(t *testing.T) {
 // A client that does not read even a short answer loses its connection.
 func TestUnreadAnswerClosesConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serveTimed(t, streamable.HandlerOptions{StallTimeout: time.Second}, &http.Server{})
+		s := serveTimed(t, streamable.HandlerOptions{Timeouts: streamable.Timeouts{Stall: time.Second}}, &http.Server{})
 		id := s.openSession(initialize)
 		conn := s.dialRaw()
 		body := call(1, "echo")
@@ -103,7 +103,7 @@ func TestUnreadAnswerClosesConnection(t *testing.T) {
 // connection.
 func TestUnreadEndOfStreamClosesConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serveTimed(t, streamable.HandlerOptions{StreamAfter: -1, StallTimeout: time.Second}, &http.Server{})
+		s := serveTimed(t, streamable.HandlerOptions{Streams: streamable.Streams{After: -1}, Timeouts: streamable.Timeouts{Stall: time.Second}}, &http.Server{})
 		id := s.openSession(initialize)
 		conn := s.dialRaw()
 		body := call(1, "echo")
@@ -146,7 +146,7 @@ func TestEndedSessionClosesConnections(t *testing.T) {
 		} {
 			t.Run(exchange.name+", "+end.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					s := serveTimed(t, streamable.HandlerOptions{StreamAfter: exchange.streamAfter, StallTimeout: time.Minute, FlushTimeout: time.Second}, &http.Server{})
+					s := serveTimed(t, streamable.HandlerOptions{Streams: streamable.Streams{After: exchange.streamAfter}, Timeouts: streamable.Timeouts{Stall: time.Minute, Flush: time.Second}}, &http.Server{})
 					id := s.openSession(initialize)
 					var last string
 					if exchange.name == "stream that has ended" {
@@ -188,7 +188,7 @@ func TestStatelessServerLimitsSlowClients(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := serveTimed(t, streamable.HandlerOptions{
-					Stateless: true, MaxSessions: 1, ReadTimeout: time.Minute, StallTimeout: time.Minute}, &http.Server{})
+					Stateless: true, Limits: streamable.Limits{Sessions: 1}, Timeouts: streamable.Timeouts{Read: time.Minute, Stall: time.Minute}}, &http.Server{})
 				conn := s.dialRaw()
 				fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), test.sent)
 				time.Sleep(30 * time.Second)
@@ -208,7 +208,7 @@ func TestStatelessServerLimitsSlowClients(t *testing.T) {
 // The http.Server limits the header of a request. These limits do not end streams.
 func TestHTTPServerLimitsHeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serveTimed(t, streamable.HandlerOptions{StreamAfter: -1},
+		s := serveTimed(t, streamable.HandlerOptions{Streams: streamable.Streams{After: -1}},
 			&http.Server{ReadHeaderTimeout: time.Second, MaxHeaderBytes: 8 << 10})
 		id := s.openSession(initialize)
 		standing := s.events("GET", "", "MCP-Session-Id", id)
@@ -234,7 +234,7 @@ func TestHTTPServerLimitsHeaders(t *testing.T) {
 // The timeouts of an http.Server are for short exchanges. They do not end streams.
 func TestStreamsOutliveHTTPTimeouts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serveTimed(t, streamable.HandlerOptions{StreamAfter: -1},
+		s := serveTimed(t, streamable.HandlerOptions{Streams: streamable.Streams{After: -1}},
 			&http.Server{ReadTimeout: time.Second, WriteTimeout: time.Second})
 		id := s.openSession(initialize)
 		standing := s.events("GET", "", "MCP-Session-Id", id)
@@ -256,7 +256,7 @@ func TestStreamsOutliveHTTPTimeouts(t *testing.T) {
 // An answer is not lost if it arrives while its stream is being opened.
 func TestAnswerArrivesWhileStreamOpens(t *testing.T) {
 	for _, after := range []time.Duration{-1, time.Microsecond, 50 * time.Microsecond} {
-		s := serveLoopback(t, streamable.HandlerOptions{StreamAfter: after}, nil)
+		s := serveLoopback(t, streamable.HandlerOptions{Streams: streamable.Streams{After: after}}, nil)
 		id := s.openSession(initialize)
 		for i := range 1000 {
 			response := s.do("POST", call(i, "echo"), "MCP-Session-Id", id)
@@ -313,7 +313,7 @@ func FuzzServer(f *testing.F) {
 	f.Add("DELETE", false, "", "", "1900-01-01", "", "")
 	o := newTools()
 	close(o.release)
-	handler := streamable.NewHandler(o.open, streamable.HandlerOptions{MaxSessions: 50, StreamAfter: time.Millisecond})
+	handler := streamable.NewHandler(o.open, streamable.HandlerOptions{Limits: streamable.Limits{Sessions: 50}, Streams: streamable.Streams{After: time.Millisecond}})
 	f.Cleanup(func() { handler.Close() })
 	open := func(t *testing.T) string {
 		r := httptest.NewRequest("POST", "/", strings.NewReader(initialize))

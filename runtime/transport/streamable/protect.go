@@ -12,7 +12,7 @@ import (
 // admitted pages. It ignores the other options. Use it for other endpoints of the same server, or
 // in front of a Handler.
 func Protect(next http.Handler, o HandlerOptions) http.Handler {
-	g := &guard.Guard{Origins: o.Origins, Hosts: o.Hosts, Methods: "GET, POST, DELETE", Logger: o.Logger}
+	g := &guard.Guard{Origins: o.Access.Origins, Hosts: o.Access.Hosts, Methods: "GET, POST, DELETE", Logger: o.Logger}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, ok := g.Admit(w, r); ok {
 			next.ServeHTTP(w, r)

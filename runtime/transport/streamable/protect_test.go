@@ -13,7 +13,7 @@ import (
 func TestProtectRejectsForeignOriginsAndHosts(t *testing.T) {
 	served := 0
 	h := streamable.Protect(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }), streamable.HandlerOptions{
-		Origins: []string{"https://app.example.com"},
+		Access: streamable.Access{Origins: []string{"https://app.example.com"}},
 	})
 	for _, test := range []struct {
 		host, origin string

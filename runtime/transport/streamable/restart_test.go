@@ -40,7 +40,7 @@ func restart(t *testing.T, path string, orderly bool) {
 		return store
 	}
 	store := open()
-	s := serve(t, streamable.HandlerOptions{Store: store})
+	s := serve(t, streamable.HandlerOptions{Sessions: streamable.Sessions{Store: store}})
 	id := s.openSession(initialize)
 	stream := s.events("POST", call(1, "progress"), "MCP-Session-Id", id)
 	for range 3 {
@@ -71,7 +71,7 @@ func restart(t *testing.T, path string, orderly bool) {
 
 	store = open()
 	defer store.Close()
-	s = serve(t, streamable.HandlerOptions{Store: store})
+	s = serve(t, streamable.HandlerOptions{Sessions: streamable.Sessions{Store: store}})
 	defer s.stop()
 	if diff := cmp.Diff([]string{progress(1, 3), progress(1, 4), progress(1, 5), result(1)},
 		s.events("GET", "", "MCP-Session-Id", id, "Last-Event-ID", half).messages()); diff != "" {
@@ -122,7 +122,7 @@ func TestServerLoadsSessionOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		s := serve(t, streamable.HandlerOptions{Store: store})
+		s := serve(t, streamable.HandlerOptions{Sessions: streamable.Sessions{Store: store}})
 		defer s.stop()
 		got := make(chan string)
 		for i := range 8 {
@@ -176,7 +176,7 @@ func TestServerPersistsState(t *testing.T) {
 		if store, err = boltstore.Open(path, boltstore.Options{}); err != nil {
 			t.Fatal(err)
 		}
-		return begin(streamable.HandlerOptions{Store: store, MaxState: 10})
+		return begin(streamable.HandlerOptions{Sessions: streamable.Sessions{Store: store}, Limits: streamable.Limits{State: 10}})
 	}
 	keep := func(state string, want error) {
 		t.Helper()

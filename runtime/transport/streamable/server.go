@@ -22,7 +22,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
 )
 
-// HandlerOptions configures a [Handler]. The zero value is useful and safe.
+// HandlerOptions configures a [Handler]. The zero value is useful and safe. A number that is zero means
+// the default, and a negative one is a fault, see [HandlerOptions.Check]; [NoLimit] means no limit, and
+// [Off] that something is switched off, where the field says so.
 type HandlerOptions struct {
 	// Stateless makes every POST a separate conversation. Any of several processes may serve it.
 	// There are no session ids and no standing stream, streams cannot be resumed, and the server
@@ -30,6 +32,53 @@ type HandlerOptions struct {
 	// it.
 	Stateless bool
 
+	// Auth authorizes requests. It answers those without valid credentials, and with too few
+	// scopes. The context of an admitted request has its identity, see [auth.FromContext], and its
+	// principal. Its header has no fields with credentials: Authorization, Proxy-Authorization and
+	// DPoP. When the token of a client expires or is revoked, its GET streams and its
+	// subscriptions/listen end; requests that are being served do not. The Handler does not serve
+	// the resource metadata: [auth.Protector.Handler] does. Nil admits all requests.
+	Auth *auth.Protector
+
+	// Access says who may send requests.
+	Access Access
+	// Sessions configures sessions and where they are stored.
+	Sessions Sessions
+	// Streams configures event streams.
+	Streams Streams
+	// Timeouts limit how long something may take.
+	Timeouts Timeouts
+	// Limits limit the work and the memory that clients can cause.
+	Limits Limits
+
+	// Responder serves modern requests: those of revisions without sessions, such as 2026-07-28. It
+	// must be ended before the Handler, unless Close ends both. If it is nil, such requests are
+	// rejected like those of an unknown revision. If it supports no revision with sessions, the
+	// Handler opens none: it rejects GET and DELETE with status 405, and initialize with the
+	// revisions that it supports.
+	Responder transport.Responder
+
+	// Rejected, if set, is called for each request that is answered with a status of 400 or more,
+	// before the status is sent, so it must return soon. Most of these requests are rejected before
+	// a message is handled: without valid credentials, for an unknown session, or above a limit.
+	// The answer to a modern request can have such a status, too. If Locator has forwarded the
+	// request, both processes call it. It must not modify r.
+	Rejected func(r *http.Request, status int)
+
+	// Logger receives events that are not reported to clients, with the beginning of session ids.
+	// If it is nil, warnings and errors go to [slog.Default].
+	Logger *slog.Logger
+}
+
+// NoLimit is the value of a field that sets no limit, and Off that of one that switches off what the
+// field is about.
+const (
+	NoLimit = boundary.None
+	Off     = boundary.None
+)
+
+// Access are the options of a [Handler] that say who may send requests, in addition to Auth.
+type Access struct {
 	// Origins are the origins of web pages that may use the server, such as
 	// "https://app.example.com", in addition to the server's own; "*" stands for all. Their
 	// requests are answered with CORS headers.
@@ -39,14 +88,6 @@ type HandlerOptions struct {
 	// empty, requests to a loopback address must use a loopback name. A server behind a proxy on
 	// the same machine that preserves the Host header lists the public name.
 	Hosts []string
-
-	// Auth authorizes requests. It answers those without valid credentials, and with too few
-	// scopes. The context of an admitted request has its identity, see [auth.FromContext], and its
-	// principal. Its header has no fields with credentials: Authorization, Proxy-Authorization and
-	// DPoP. When the token of a client expires or is revoked, its GET streams and its
-	// subscriptions/listen end; requests that are being served do not. The Handler does not serve
-	// the resource metadata: [auth.Protector.Handler] does. Nil admits all requests.
-	Auth *auth.Protector
 
 	// RequiredScopes returns the scopes that a message needs, in addition to those of Auth. Without
 	// them, the POST is answered with status 403 and a challenge that names all scopes, before any
@@ -66,21 +107,17 @@ type HandlerOptions struct {
 	// header field of your platform, and that clients cannot set. If the address is invalid, the
 	// client shares its limits with others. Nil means the address of the connection, unless that is
 	// a loopback or private one: then the connection may be that of a proxy, and such clients
-	// share the limits of MaxSessions.
+	// share those of Limits.Sessions.
 	ClientAddress func(*http.Request) netip.Addr
+}
 
-	// Responder serves modern requests: those of revisions without sessions, such as 2026-07-28. It
-	// must be ended before the Handler, unless Close ends both. If it is nil, such requests are
-	// rejected like those of an unknown revision. If it supports no revision with sessions, the
-	// Handler opens none: it rejects GET and DELETE with status 405, and initialize with the
-	// revisions that it supports.
-	Responder transport.Responder
-
-	// SessionID returns the id of a new session: up to 128 printable ASCII characters without
+// Sessions are the options of a [Handler] for sessions.
+type Sessions struct {
+	// ID returns the id of a new session: up to 128 printable ASCII characters without
 	// spaces, unique and impossible to guess. The id may name the process for a load balancer. If
 	// the id is invalid or in use, initialize is rejected with status 500. Nil means 26 random
 	// letters and digits (130 bits).
-	SessionID func() string
+	ID func() string
 
 	// Store stores events for clients that resume a stream. The default is that of [NewMemoryStore]. With a
 	// [SessionStore], sessions survive a restart, with their streams and the state that their
@@ -96,24 +133,27 @@ type HandlerOptions struct {
 	// ForwardTransport sends requests to the processes that hold their sessions. The default is a
 	// transport without a proxy. Set it to give TLS a client certificate, for example.
 	ForwardTransport http.RoundTripper
+}
 
-	// StreamAfter is how long a request may be served until the response becomes an event stream,
+// Streams are the options of a [Handler] for event streams.
+type Streams struct {
+	// After is how long a request may be served until the response becomes an event stream,
 	// which the client can resume. A request that is answered sooner, without other messages, is
-	// answered with JSON. The default is [DefaultStreamAfter]; a negative value means at once.
+	// answered with JSON. The default is [DefaultStreamAfter]; [Off] means at once.
 	// tasks/get and tasks/list are always answered with JSON.
 	//
 	// The stream of a modern request cannot be resumed. It keeps the connection open, by KeepAlive,
-	// and its status is 200 also for an error. For such requests, a negative value means
+	// and its status is 200 also for an error. For such requests, Off means
 	// [DefaultStreamAfter].
 	//
 	// An answer in JSON is lost if its connection breaks: the client does not know whether the
 	// request was served, and should not repeat it unless it is idempotent. An event stream is lost
-	// only until its first event has arrived, and that event does not wait for the answer. A
-	// negative StreamAfter therefore loses fewer answers, and costs more per request. Clients of
+	// only until its first event has arrived, and that event does not wait for the answer. After
+	// Off therefore loses fewer answers, and costs more per request. Clients of
 	// revisions before 2025-11-25 receive no such event, and can resume only after they have
 	// received a message. A task exists even if the answer with its id is lost: the client finds it
 	// with tasks/list.
-	StreamAfter time.Duration
+	After time.Duration
 
 	// Retry is how long clients wait before they reconnect; default [DefaultRetry].
 	Retry time.Duration
@@ -123,94 +163,89 @@ type HandlerOptions struct {
 	MaxConnection time.Duration
 
 	// KeepAlive is the interval of comments on an idle event stream. The default is
-	// [DefaultKeepAlive]; a negative value means none.
+	// [DefaultKeepAlive]; [Off] means none.
 	KeepAlive time.Duration
+}
 
-	// IdleTimeout is how long a session lives without an HTTP request, a request that is being
+// Timeouts are the options of a [Handler] that limit how long something may take.
+type Timeouts struct {
+	// Idle is how long a session lives without an HTTP request, a request that is being
 	// served, or an open stream. A handler that waits for an answer of the client, such as that of
-	// an elicitation, does not count. The default is [DefaultIdleTimeout]; a negative value means
-	// no limit.
-	IdleTimeout time.Duration
+	// an elicitation, does not count. The default is [DefaultIdleTimeout]; [NoLimit] means no
+	// limit.
+	Idle time.Duration
 
 	// Linger is how long a Stateless Handler serves a request after its client has disconnected.
 	// Such a client can neither resume the stream nor cancel the request. The default is
-	// [DefaultLinger]; a negative value means not at all.
+	// [DefaultLinger]; [Off] means not at all.
 	Linger time.Duration
 
-	// MaxMessage is the size limit of a received message in bytes. It is also a quarter of three
+	// Stall is how long a connection may accept no data before it is closed. The default is
+	// [transport.DefaultStallTimeout]. Over HTTP/2, set HTTP2.WriteByteTimeout of the [http.Server],
+	// too: a connection that accepts no data is closed by that timeout alone.
+	Stall time.Duration
+
+	// Read is how long a message may take to arrive, also one that is rejected before. The
+	// default is [DefaultReadTimeout].
+	Read time.Duration
+
+	// Flush is how long a session that ends waits for its connections. The default is one
+	// second. After that, the connections are closed if the client has ended the session or the
+	// Handler was closed.
+	Flush time.Duration
+}
+
+// Limits are the options of a [Handler] that limit the work and the memory that clients can cause.
+type Limits struct {
+	// Message is the size limit of a received message in bytes. It is also a quarter of three
 	// limits for one principal, in all its sessions and without sessions: of the messages that are
-	// being received or served, apart from the first MaxInitialize bytes of each; of the answers that
-	// are longer than MaxInitialize, or belong to a batch, and are not yet read; and of the messages
-	// in all queues, see MaxQueue. A message above its limit is rejected with status 429, and a
+	// being received or served, apart from the first Initialize bytes of each; of the answers that
+	// are longer than Initialize, or belong to a batch, and are not yet read; and of the messages
+	// in all queues, see Queue. A message above its limit is rejected with status 429, and a
 	// notification that waits for a handler is dropped. An answer is replaced by an error, which has
 	// status 503 for a modern request. The default is [transport.DefaultMaxMessage].
-	MaxMessage int
+	Message int
 
-	// MaxQueue is how many bytes may be pending for the connections of a session, or MaxInitialize
-	// while all sessions of the principal have more than four times MaxMessage. Senders of further
+	// Queue is how many bytes may be pending for the connections of a session, or Initialize
+	// while all sessions of the principal have more than four times Message. Senders of further
 	// messages wait. A single message may be longer. The default is [transport.DefaultMaxQueue].
 	// Events that are read from the Store for a connection that resumes a stream count for the limit
 	// of the principal, above which the connection is closed, so that its client tries again. Up to
 	// 16 reads of the Store run at once for a principal, and further ones wait. All networks of
 	// clients without a principal have as many together, and each has half of them.
-	MaxQueue int
+	Queue int
 
-	// StallTimeout is how long a connection may accept no data before it is closed. The default is
-	// [transport.DefaultStallTimeout]. Over HTTP/2, set HTTP2.WriteByteTimeout of the [http.Server],
-	// too: a connection that accepts no data is closed by that timeout alone.
-	StallTimeout time.Duration
-
-	// ReadTimeout is how long a message may take to arrive, also one that is rejected before. The
-	// default is [DefaultReadTimeout].
-	ReadTimeout time.Duration
-
-	// FlushTimeout is how long a session that ends waits for its connections. The default is one
-	// second. After that, the connections are closed if the client has ended the session or the
-	// Handler was closed.
-	FlushTimeout time.Duration
-
-	// MaxSessions limits the sessions, or the POSTs that are being received or served if Stateless.
+	// Sessions limits the sessions, or the POSTs that are being received or served if Stateless.
 	// The default is [DefaultMaxSessions]. One more session ends one that has been idle longest, or
 	// nearly so, among those of the principal with the most sessions. If that principal has no idle
 	// session, the new one is rejected with status 429.
 	//
-	// MaxSessions is also a limit of its own for the modern requests that are being received or
+	// Sessions is also a limit of its own for the modern requests that are being received or
 	// served, including subscriptions, which are served for as long as the client listens. One more
 	// is rejected with status 503.
-	MaxSessions int
+	Sessions int
 
-	// MaxSessionsPerPrincipal is the same limit for the sessions of one principal, and separately
+	// SessionsPerPrincipal is the same limit for the sessions of one principal, and separately
 	// for its modern requests, of which one more is rejected with status 429. If it is more than
-	// MaxStreams, it also limits the unanswered requests of all sessions of the principal, together;
-	// otherwise MaxStreams does. The connections that hold their streams, or are not read, may be
-	// more by MaxSessionsPerPrincipal. It also applies to each network of clients without a principal, up
-	// to half of MaxSessions; see ClientAddress. The default is [DefaultMaxSessionsPerPrincipal].
-	MaxSessionsPerPrincipal int
+	// Streams, it also limits the unanswered requests of all sessions of the principal, together;
+	// otherwise Streams does. The connections that hold their streams, or are not read, may be
+	// more by SessionsPerPrincipal. It also applies to each network of clients without a principal, up
+	// to half of Sessions; see ClientAddress. The default is [DefaultMaxSessionsPerPrincipal].
+	SessionsPerPrincipal int
 
-	// MaxStreams limits the unanswered requests of a session, and the connections that hold its
+	// Streams limits the unanswered requests of a session, and the connections that hold its
 	// streams. The default is [DefaultMaxStreams]. POSTs without requests have a separate limit of
 	// the same size.
-	MaxStreams int
+	Streams int
 
-	// MaxInitialize is the size limit in bytes of initialize, which is stored with the session.
+	// Initialize is the size limit in bytes of initialize, which is stored with the session.
 	// Unless the Handler is Stateless, it is the size limit of all messages without a session id
 	// whose header does not name a modern revision. The default is [DefaultMaxInitialize].
-	MaxInitialize int
+	Initialize int
 
-	// MaxState is the size limit in bytes of the state that the owner of a session persists. The
+	// State is the size limit in bytes of the state that the owner of a session persists. The
 	// default is [DefaultMaxState].
-	MaxState int
-
-	// Rejected, if set, is called for each request that is answered with a status of 400 or more,
-	// before the status is sent, so it must return soon. Most of these requests are rejected before
-	// a message is handled: without valid credentials, for an unknown session, or above a limit.
-	// The answer to a modern request can have such a status, too. If Locator has forwarded the
-	// request, both processes call it. It must not modify r.
-	Rejected func(r *http.Request, status int)
-
-	// Logger receives events that are not reported to clients, with the beginning of session ids.
-	// If it is nil, warnings and errors go to [slog.Default].
-	Logger *slog.Logger
+	State int
 }
 
 // Defaults of [HandlerOptions].
@@ -229,55 +264,54 @@ const (
 	DefaultMaxInitialize           = 64 << 10
 )
 
+// Check returns an error that names every number of the options that is invalid, or nil. A [Handler]
+// takes the default for them, and logs the error.
+func (o HandlerOptions) Check() error { return o.numbers() }
+
+// numbers sets the defaults of all numbers, and returns an error that names the invalid ones. A number
+// that means no limit, or that something is off, becomes 0.
+func (o *HandlerOptions) numbers() error {
+	faults := boundary.Faults{Package: "streamable"}
+	boundary.OrNone(&faults, "Streams.After", &o.Streams.After, DefaultStreamAfter)
+	boundary.OrNone(&faults, "Streams.KeepAlive", &o.Streams.KeepAlive, DefaultKeepAlive)
+	boundary.Default(&faults, "Streams.Retry", &o.Streams.Retry, DefaultRetry)
+	o.Streams.Retry = max(o.Streams.Retry, time.Millisecond)
+	boundary.OrNone(&faults, "Streams.MaxConnection", &o.Streams.MaxConnection, 0)
+	boundary.OrNone(&faults, "Timeouts.Idle", &o.Timeouts.Idle, DefaultIdleTimeout)
+	boundary.OrNone(&faults, "Timeouts.Linger", &o.Timeouts.Linger, DefaultLinger)
+	boundary.Default(&faults, "Timeouts.Stall", &o.Timeouts.Stall, transport.DefaultStallTimeout)
+	boundary.Default(&faults, "Timeouts.Read", &o.Timeouts.Read, DefaultReadTimeout)
+	boundary.Default(&faults, "Timeouts.Flush", &o.Timeouts.Flush, time.Second)
+	boundary.Default(&faults, "Limits.Message", &o.Limits.Message, transport.DefaultMaxMessage)
+	boundary.Default(&faults, "Limits.Queue", &o.Limits.Queue, transport.DefaultMaxQueue)
+	boundary.Default(&faults, "Limits.Sessions", &o.Limits.Sessions, DefaultMaxSessions)
+	boundary.Default(&faults, "Limits.SessionsPerPrincipal", &o.Limits.SessionsPerPrincipal, DefaultMaxSessionsPerPrincipal)
+	o.Limits.SessionsPerPrincipal = min(o.Limits.SessionsPerPrincipal, o.Limits.Sessions)
+	boundary.Default(&faults, "Limits.Streams", &o.Limits.Streams, DefaultMaxStreams)
+	boundary.Default(&faults, "Limits.Initialize", &o.Limits.Initialize, DefaultMaxInitialize)
+	boundary.Default(&faults, "Limits.State", &o.Limits.State, DefaultMaxState)
+	return faults.Err()
+}
+
 func (o HandlerOptions) withDefaults() HandlerOptions {
-	o.StreamAfter = orDefault(o.StreamAfter, DefaultStreamAfter)
-	o.KeepAlive = orDefault(o.KeepAlive, DefaultKeepAlive)
-	o.IdleTimeout = orDefault(o.IdleTimeout, DefaultIdleTimeout)
-	o.Retry = max(orDefault(o.Retry, DefaultRetry), time.Millisecond)
-	o.StallTimeout = positive(o.StallTimeout, transport.DefaultStallTimeout)
-	o.ReadTimeout = positive(o.ReadTimeout, DefaultReadTimeout)
-	o.FlushTimeout = positive(o.FlushTimeout, time.Second)
-	o.MaxMessage = positive(o.MaxMessage, transport.DefaultMaxMessage)
-	o.MaxQueue = positive(o.MaxQueue, transport.DefaultMaxQueue)
-	o.Linger = orDefault(o.Linger, DefaultLinger)
-	o.MaxSessions = positive(o.MaxSessions, DefaultMaxSessions)
-	o.MaxInitialize = positive(o.MaxInitialize, DefaultMaxInitialize)
-	o.MaxSessionsPerPrincipal = min(positive(o.MaxSessionsPerPrincipal, DefaultMaxSessionsPerPrincipal), o.MaxSessions)
-	o.MaxStreams = positive(o.MaxStreams, DefaultMaxStreams)
-	o.MaxState = positive(o.MaxState, DefaultMaxState)
-	if o.SessionID == nil {
-		o.SessionID = rand.Text
+	invalid := o.numbers()
+	if o.Sessions.ID == nil {
+		o.Sessions.ID = rand.Text
 	}
 	o.Logger = boundary.Logger(o.Logger)
+	if invalid != nil {
+		o.Logger.Error("invalid options", "error", invalid)
+	}
 	switch {
 	case o.Stateless:
-		o.Store = nil
-	case o.Store == nil:
-		o.Store = NewMemoryStore(MemoryOptions{})
+		o.Sessions.Store = nil
+	case o.Sessions.Store == nil:
+		o.Sessions.Store = NewMemoryStore(MemoryOptions{})
 	default:
-		o.Store = guardStore(o.Store)
+		o.Sessions.Store = guardStore(o.Sessions.Store)
 	}
 	o.checkLocator()
 	return o
-}
-
-// orDefault returns d, or def if d is 0, or 0 if d is negative.
-func orDefault(d, def time.Duration) time.Duration {
-	switch {
-	case d == 0:
-		return def
-	case d < 0:
-		return 0
-	}
-	return d
-}
-
-// positive returns v, or def if v is not positive.
-func positive[T int | time.Duration](v, def T) T {
-	if v <= 0 {
-		return def
-	}
-	return v
 }
 
 // Handler is the server end of the transport: an [http.Handler] for one endpoint, with any path.
@@ -332,8 +366,8 @@ func NewHandler(open func(r *http.Request, conn transport.Conn), o HandlerOption
 		o:    o,
 		open: open,
 		guard: guard.Guard{
-			Origins: o.Origins, Hosts: o.Hosts, Methods: "GET, POST, DELETE",
-			Auth: o.Auth, RequiredScopes: o.RequiredScopes, Principal: o.Principal, ClientAddress: o.ClientAddress, Logger: o.Logger,
+			Origins: o.Access.Origins, Hosts: o.Access.Hosts, Methods: "GET, POST, DELETE",
+			Auth: o.Auth, RequiredScopes: o.Access.RequiredScopes, Principal: o.Access.Principal, ClientAddress: o.Access.ClientAddress, Logger: o.Logger,
 		},
 		sessions: map[string]*serverConn{},
 		conns:    map[*serverConn]struct{}{},
@@ -343,10 +377,10 @@ func NewHandler(open func(r *http.Request, conn transport.Conn), o HandlerOption
 		empty:    make(chan struct{}),
 	}
 	h.stores, h.endStores = context.WithCancel(context.Background())
-	if o.Auth != nil && o.Principal != nil {
+	if o.Auth != nil && o.Access.Principal != nil {
 		o.Logger.Warn("option ignored", "option", "Principal", "reason", "Auth is set")
 	}
-	if o.Locator != nil {
+	if o.Sessions.Locator != nil {
 		h.forwarder = newForwarder(&h.o)
 	}
 	h.strangers.bodies, h.strangers.queued, h.strangers.answers = guard.NewRoom(h.maxBodies()), guard.NewRoom(h.maxBodies()), guard.NewRoom(h.maxBodies())
@@ -367,7 +401,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.o.Rejected != nil {
 		w = &watchedWriter{w, h, r}
 	}
-	guard.LimitBody(w, r, h.o.ReadTimeout)
+	guard.LimitBody(w, r, h.o.Timeouts.Read)
 	ctx, ok := h.guard.Admit(w, r)
 	if !ok {
 		return
@@ -432,7 +466,7 @@ func (h *Handler) Drain() {
 // ended and all modern requests are answered. Handlers can still send input requests. Sessions in a
 // [SessionStore] stay there. If ctx ends first, Shutdown answers the remaining requests with an
 // error, closes all sessions, and returns the cause of ctx. It does not wait for handlers of modern
-// requests that ignore the end of their context, nor, for longer than four times FlushTimeout, for a
+// requests that ignore the end of their context, nor, for longer than four times Timeouts.Flush, for a
 // Store or a Locator that does not return. Unlike Close, it does not interrupt writes to connections:
 // closing the http.Server does. If the owner of a connection is not a [transport.Owner], its Read
 // returns [io.EOF], and the owner decides when to close.
@@ -464,9 +498,9 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 		h.forwarder.close()
 	}
 	for _, a := range h.openAnswerers() {
-		go a.close() // ends when the client has accepted the answer, or after FlushTimeout
+		go a.close() // ends when the client has accepted the answer, or after Timeouts.Flush
 	}
-	flush := time.NewTimer(h.o.FlushTimeout) // for the errors that answer the remaining requests
+	flush := time.NewTimer(h.o.Timeouts.Flush) // for the errors that answer the remaining requests
 	defer flush.Stop()
 	select {
 	case <-ended:
@@ -478,7 +512,7 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 		defer close(closed)
 		h.closeConns()
 	}()
-	flush.Reset((storeFlushes + 1) * h.o.FlushTimeout)
+	flush.Reset((storeFlushes + 1) * h.o.Timeouts.Flush)
 	select {
 	case <-closed:
 	case <-flush.C:
@@ -487,13 +521,13 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// storeFlushes is how many times FlushTimeout a Handler that is being closed waits for its
+// storeFlushes is how many times Timeouts.Flush a Handler that is being closed waits for its
 // connections, before the contexts of calls of the store and the Locator end.
 const storeFlushes = 3
 
 // Close ends the Handler and all sessions at once, and waits until their connections are closed, and
 // calls of the Store and the Locator for them have returned. The contexts of these calls end after
-// three times FlushTimeout. Modern requests that are being served are cancelled and answered with an
+// three times Timeouts.Flush. Modern requests that are being served are cancelled and answered with an
 // error. Sessions in a [SessionStore] stay there. Later requests are rejected with status 503. Close
 // always returns nil.
 func (h *Handler) Close() error {
@@ -505,7 +539,7 @@ func (h *Handler) Close() error {
 // closeConns closes all connections and rejects further ones.
 func (h *Handler) closeConns() {
 	var wait sync.WaitGroup
-	time.AfterFunc(storeFlushes*h.o.FlushTimeout, h.endStores) // its goroutine ends by itself
+	time.AfterFunc(storeFlushes*h.o.Timeouts.Flush, h.endStores) // its goroutine ends by itself
 	h.Drain()
 	if h.forwarder != nil {
 		h.forwarder.close()
@@ -571,7 +605,7 @@ func (h *Handler) newConn(ctx context.Context, r *http.Request, id string, setup
 	case h.draining.Load():
 		h.mu.Unlock()
 		return nil, errDraining
-	case c.place == nil && (len(h.conns) >= h.o.MaxSessions || len(h.holders[c.account]) >= h.limitOf(c.account)):
+	case c.place == nil && (len(h.conns) >= h.o.Limits.Sessions || len(h.holders[c.account]) >= h.limitOf(c.account)):
 		h.mu.Unlock()
 		return nil, errTooMany
 	case id != "" && h.sessions[id] != nil:
@@ -620,11 +654,11 @@ type connSet map[*serverConn]struct{}
 func (h *Handler) limitOf(account string) int {
 	switch {
 	case account == "" && !h.guard.HasPrincipals():
-		return h.o.MaxSessions
+		return h.o.Limits.Sessions
 	case h.guard.IsNetwork(account): // leaves room for others
-		return min(h.o.MaxSessionsPerPrincipal, (h.o.MaxSessions+1)/2)
+		return min(h.o.Limits.SessionsPerPrincipal, (h.o.Limits.Sessions+1)/2)
 	}
-	return h.o.MaxSessionsPerPrincipal
+	return h.o.Limits.SessionsPerPrincipal
 }
 
 // enoughToEnd is the number of sessions of which the longest idle one has to end. A client that
@@ -635,7 +669,7 @@ const enoughToEnd = 64
 // there is room, or no idle session. mu must be held.
 func (h *Handler) mustEnd(account string) *serverConn {
 	if len(h.holders[account]) < h.limitOf(account) {
-		if len(h.conns) < h.o.MaxSessions {
+		if len(h.conns) < h.o.Limits.Sessions {
 			return nil
 		}
 		for other, conns := range h.holders {
@@ -684,7 +718,7 @@ func (h *Handler) remove(c *serverConn) {
 func (h *Handler) newSession(ctx context.Context, r *http.Request) (*serverConn, error) {
 	var id string
 	err := boundary.Run(func() error {
-		id = h.o.SessionID()
+		id = h.o.Sessions.ID()
 		return nil
 	})
 	if err != nil {
@@ -713,10 +747,10 @@ func (h *Handler) newSession(ctx context.Context, r *http.Request) (*serverConn,
 
 // discard ends the claim of a new session that was not opened.
 func (h *Handler) discard(id string) {
-	if h.o.Locator == nil {
+	if h.o.Sessions.Locator == nil {
 		return
 	}
-	if err := h.o.Store.Forget(h.stores, id); err != nil {
+	if err := h.o.Sessions.Store.Forget(h.stores, id); err != nil {
 		h.o.Logger.Error("session not deleted from the store", logged(id), "error", err)
 	}
 	h.release(id)
@@ -734,7 +768,7 @@ func (h *Handler) find(ctx context.Context, r *http.Request, id, principal strin
 	h.mu.Unlock()
 	draining := h.draining.Load()
 	var err error
-	if store, ok := h.o.Store.(SessionStore); c == nil && ok && !draining {
+	if store, ok := h.o.Sessions.Store.(SessionStore); c == nil && ok && !draining {
 		c, err = h.load(ctx, r, store, id, principal)
 	}
 	switch {
@@ -758,7 +792,7 @@ const maxID = 128
 // hasBatches reports whether a revision has batches.
 func hasBatches(rev mcp.Revision) bool { return rev.Defines("JSONRPCBatchRequest") }
 
-// ForwardedFor returns a function for [HandlerOptions].ClientAddress of a server behind proxies with
+// ForwardedFor returns a function for [Access.ClientAddress] of a server behind proxies with
 // the given addresses. It returns the last address in X-Forwarded-For, followed by that of the
 // connection, that is not one of a proxy. The proxies must append the address of their client to
 // the header field. If none is given, it returns the address of the connection.

@@ -21,7 +21,7 @@ import (
 // so have their streams.
 func TestServerLimitsConnectionsOfAllSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serve(t, streamable.HandlerOptions{MaxSessionsPerPrincipal: 2, MaxStreams: 3, Principal: byToken, StallTimeout: time.Minute})
+		s := serve(t, streamable.HandlerOptions{Limits: streamable.Limits{SessionsPerPrincipal: 2, Streams: 3}, Access: streamable.Access{Principal: byToken}, Timeouts: streamable.Timeouts{Stall: time.Minute}})
 		headers := s.sessionsOf("ann", 2)
 		for i := range 4 {
 			s.do("POST", longCall(10+i, "echo", 8<<10), headers[i/2]...) // never read
@@ -61,9 +61,9 @@ func (s *testServer) sessionsOf(principal string, n int) (headers [][]string) {
 // A principal that does not read long answers in any of its sessions is not sent further ones,
 // neither as JSON nor as an event. Short answers, and those of other principals, are sent.
 func TestServerLimitsUnreadAnswersOfAllSessions(t *testing.T) {
-	for name, o := range map[string]streamable.HandlerOptions{"JSON": {}, "events": {StreamAfter: -1}, "stateless": {Stateless: true}} {
+	for name, o := range map[string]streamable.HandlerOptions{"JSON": {}, "events": {Streams: streamable.Streams{After: -1}}, "stateless": {Stateless: true}} {
 		synctest.Test(t, func(t *testing.T) {
-			o.MaxMessage, o.MaxInitialize, o.StallTimeout, o.Principal = 50<<10, 10<<10, time.Minute, byToken
+			o.Limits.Message, o.Limits.Initialize, o.Timeouts.Stall, o.Access.Principal = 50<<10, 10<<10, time.Minute, byToken
 			s := serve(t, o)
 			headers := [][]string{{"Authorization", "ann"}, {"Authorization", "ann"}, {"Authorization", "ann"}, {"Authorization", "ben"}}
 			if !o.Stateless {
@@ -99,11 +99,11 @@ func TestServerLimitsUnreadAnswersOfAllSessions(t *testing.T) {
 }
 
 // The messages of all sessions of a principal that are being received or served have four times
-// MaxMessage, apart from MaxInitialize bytes of each. A request counts until it is answered, also
+// MaxMessage, apart from Limits.Initialize bytes of each. A request counts until it is answered, also
 // without a connection, or until its session ends.
 func TestServerLimitsRequestBytesOfAllSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serve(t, streamable.HandlerOptions{MaxMessage: 50 << 10, MaxInitialize: 10 << 10, Principal: byToken})
+		s := serve(t, streamable.HandlerOptions{Limits: streamable.Limits{Message: 50 << 10, Initialize: 10 << 10}, Access: streamable.Access{Principal: byToken}})
 		headers := s.sessionsOf("ann", 3)
 		send := func(i, id int) { // the client disconnects while the tool waits
 			response := s.do("POST", longCall(id, "wait", 45<<10), headers[i]...)
@@ -155,7 +155,7 @@ func TestServerLimitsRequestBytesOfAllSessions(t *testing.T) {
 // whose client has disconnected.
 func TestServerLimitsRequestsOfAllSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serve(t, streamable.HandlerOptions{MaxSessionsPerPrincipal: 3, MaxStreams: 3, Principal: byToken})
+		s := serve(t, streamable.HandlerOptions{Limits: streamable.Limits{SessionsPerPrincipal: 3, Streams: 3}, Access: streamable.Access{Principal: byToken}})
 		headers := s.sessionsOf("ann", 3)
 		status := func(i, id int) int { return s.status("POST", call(id, "echo"), headers[i]...) }
 		for id := range 3 {
@@ -203,10 +203,10 @@ func TestServerLimitsRequestsOfAllSessions(t *testing.T) {
 }
 
 // The messages that wait for the connections of all sessions of a principal have a limit together.
-// Above it, each session has room for MaxInitialize bytes, or for one message. Nothing is dropped.
+// Above it, each session has room for Limits.Initialize bytes, or for one message. Nothing is dropped.
 func TestServerLimitsQueuesOfAllSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, sent := serveLogs(t, streamable.HandlerOptions{MaxMessage: 50 << 10, MaxInitialize: 10 << 10, StallTimeout: time.Minute, Principal: byToken})
+		s, sent := serveLogs(t, streamable.HandlerOptions{Limits: streamable.Limits{Message: 50 << 10, Initialize: 10 << 10}, Timeouts: streamable.Timeouts{Stall: time.Minute}, Access: streamable.Access{Principal: byToken}})
 		var streams []*events
 		send := func(headers []string, want int) {
 			t.Helper()
@@ -245,7 +245,7 @@ func TestServerLimitsQueuesOfAllSessions(t *testing.T) {
 // Many short answers to a batch may be pending on one connection, so they count like long ones.
 func TestServerLimitsUnreadAnswersToBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serve(t, streamable.HandlerOptions{MaxMessage: 50 << 10, MaxInitialize: 10 << 10, StallTimeout: time.Minute, Principal: byToken})
+		s := serve(t, streamable.HandlerOptions{Limits: streamable.Limits{Message: 50 << 10, Initialize: 10 << 10}, Timeouts: streamable.Timeouts{Stall: time.Minute}, Access: streamable.Access{Principal: byToken}})
 		batch := func(from string) *http.Response {
 			id := s.openSession(initializeOld, "Authorization", from)
 			var calls []string
@@ -297,7 +297,7 @@ func TestServerLimitsPendingNotificationsOfAllSessions(t *testing.T) {
 				return nil, nil
 			}
 		}
-		s := serveOver(t, streamable.HandlerOptions{MaxMessage: 50 << 10, MaxInitialize: 10 << 10, Principal: byToken}, tools, plain)
+		s := serveOver(t, streamable.HandlerOptions{Limits: streamable.Limits{Message: 50 << 10, Initialize: 10 << 10}, Access: streamable.Access{Principal: byToken}}, tools, plain)
 		headers := s.sessionsOf("ann", 3)
 		status := func(headers []string, size int) int {
 			defer synctest.Wait()
@@ -338,7 +338,7 @@ func TestServerLimitsPendingNotificationsOfAllSessions(t *testing.T) {
 // first bytes of the others count, too.
 func TestServerLimitsShortMessagesBeingReceived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serve(t, streamable.HandlerOptions{MaxMessage: 50 << 10, MaxInitialize: 10 << 10, MaxSessionsPerPrincipal: 2, MaxStreams: 2, Principal: byToken})
+		s := serve(t, streamable.HandlerOptions{Limits: streamable.Limits{Message: 50 << 10, Initialize: 10 << 10, SessionsPerPrincipal: 2, Streams: 2}, Access: streamable.Access{Principal: byToken}})
 		session := s.sessionsOf("ann", 1)[0][3]
 		blocked, end := io.Pipe() // blocks the bodies after their text
 		var sending sync.WaitGroup
@@ -377,7 +377,7 @@ func TestServerLimitsShortMessagesBeingReceived(t *testing.T) {
 // at once, so that the handler that waits for it does not keep its own room. A short one has room.
 func TestServerFailsRequestWhoseAnswerHasNoRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serve(t, streamable.HandlerOptions{MaxMessage: 50 << 10, MaxInitialize: 10 << 10, Principal: byToken})
+		s := serve(t, streamable.HandlerOptions{Limits: streamable.Limits{Message: 50 << 10, Initialize: 10 << 10}, Access: streamable.Access{Principal: byToken}})
 		headers := s.sessionsOf("ann", 1)[0]
 		var streams []*events
 		for id := range 6 { // 200 KiB, after 10 KiB of each

@@ -16,7 +16,7 @@ import (
 )
 
 // answerer writes the response to a modern request: JSON, or an event stream that begins with the
-// first notification or after StreamAfter. The goroutine of the request writes the answer.
+// first notification or after Streams.After. The goroutine of the request writes the answer.
 // Notifications of other goroutines, keep-alive comments and the error of abort may come before it.
 // A message is written at once, or its sender waits: nothing is queued.
 type answerer struct {
@@ -60,7 +60,7 @@ var (
 // leave before the response ends.
 func (h *Handler) newAnswerer(ctx context.Context, w http.ResponseWriter, r *http.Request, id jsonrpc.ID, version string, taken *place) (*answerer, error) {
 	a := &answerer{h: h, id: id, version: version, place: taken, gone: lazyctx.Values{Context: r.Context(), Other: ctx}, writing: make(chan struct{}, 1)}
-	a.stallWriter = newStallWriter(w, h.o.StallTimeout, &a.moved)
+	a.stallWriter = newStallWriter(w, h.o.Timeouts.Stall, &a.moved)
 	a.ctx.Set(&a.gone, &a.until)
 	if !h.enlist(a) {
 		return nil, errDraining
@@ -76,10 +76,10 @@ func (h *Handler) newAnswerer(ctx context.Context, w http.ResponseWriter, r *htt
 // Version implements [modern.Checked].
 func (a *answerer) Version() string { return a.version }
 
-// streamAfter returns StreamAfter for modern requests.
+// streamAfter returns Streams.After for modern requests.
 func (h *Handler) streamAfter() time.Duration {
-	if h.o.StreamAfter > 0 {
-		return h.o.StreamAfter
+	if h.o.Streams.After > 0 {
+		return h.o.Streams.After
 	}
 	return DefaultStreamAfter
 }
@@ -123,11 +123,11 @@ func (a *answerer) Send(text []byte) error {
 	return err
 }
 
-// Cancel implements [transport.Response]. If Send waits, it fails after FlushTimeout.
+// Cancel implements [transport.Response]. If Send waits, it fails after Timeouts.Flush.
 func (a *answerer) Cancel(cause error) {
 	a.until.Cancel(cause)
 	if a.sending.Load() {
-		time.AfterFunc(a.h.o.FlushTimeout, func() { // ends at once
+		time.AfterFunc(a.h.o.Timeouts.Flush, func() { // ends at once
 			if a.sending.Load() {
 				a.h.interrupt(a)
 			}
@@ -160,8 +160,8 @@ func (a *answerer) wrote(err error) {
 		a.h.o.Logger.Debug("connection lost", "error", err)
 		a.end()
 		a.until.Cancel(err)
-	case a.h.o.KeepAlive > 0:
-		a.timer.Reset(a.h.o.KeepAlive)
+	case a.h.o.Streams.KeepAlive > 0:
+		a.timer.Reset(a.h.o.Streams.KeepAlive)
 	default:
 		a.timer.Stop()
 	}
@@ -229,7 +229,7 @@ func (a *answerer) finish(text []byte, failed *jsonrpc.Error) {
 	if over {
 		return
 	}
-	if len(text) > a.h.o.MaxInitialize { // shorter ones are limited by their number
+	if len(text) > a.h.o.Limits.Initialize { // shorter ones are limited by their number
 		if answers := a.place.usage.answers; answers.Take(len(text)) {
 			defer answers.Give(len(text))
 		} else {
@@ -283,7 +283,7 @@ func (a *answerer) abort(failed *jsonrpc.Error) {
 	}
 }
 
-// close is abort, for FlushTimeout at most. Then it interrupts the writes if the Handler was
+// close is abort, for Timeouts.Flush at most. Then it interrupts the writes if the Handler was
 // closed. Otherwise a long answer may still be on its way over a slow connection.
 func (a *answerer) close() {
 	done := make(chan struct{})
@@ -295,7 +295,7 @@ func (a *answerer) close() {
 		})
 		boundary.Report(a.h.o.Logger, "http.ResponseWriter panicked", err)
 	}()
-	timer := time.NewTimer(a.h.o.FlushTimeout)
+	timer := time.NewTimer(a.h.o.Timeouts.Flush)
 	defer timer.Stop()
 	select {
 	case <-done:

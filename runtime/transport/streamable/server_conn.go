@@ -53,22 +53,22 @@ func newServerConn(h *Handler, id, principal string) *serverConn {
 		h:         h,
 		id:        id,
 		principal: principal,
-		in:        queue.New(h.o.MaxQueue, h.o.StallTimeout),
+		in:        queue.New(h.o.Limits.Queue, h.o.Timeouts.Stall),
 		done:      make(chan struct{}),
 		closed:    make(chan struct{}),
-		exchanges: exchanges{max: h.o.MaxStreams, quiet: make(chan struct{}), used: time.Now()},
-		streams:   newStreams(h.o.MaxStreams, id != ""),
+		exchanges: exchanges{max: h.o.Limits.Streams, quiet: make(chan struct{}), used: time.Now()},
+		streams:   newStreams(h.o.Limits.Streams, id != ""),
 	}
 	c.journal = journal{h: h, o: &h.o, id: id, done: c.done}
-	c.out = outflow{max: h.o.MaxQueue, stall: h.o.StallTimeout, done: c.done}
+	c.out = outflow{max: h.o.Limits.Queue, stall: h.o.Timeouts.Stall, done: c.done}
 	return c
 }
 
 // begin sets what the account of the connection uses, before the connection is used.
 func (c *serverConn) begin(u *usage) {
 	c.usage, c.exchanges.usage, c.streams.usage, c.out.answers = u, u, u, u.answers
-	c.out.queued = guard.NewMeter(u.queued, c.h.o.MaxInitialize)
-	c.pending = guard.NewMeter(u.bodies, c.h.o.MaxInitialize)
+	c.out.queued = guard.NewMeter(u.queued, c.h.o.Limits.Initialize)
+	c.pending = guard.NewMeter(u.bodies, c.h.o.Limits.Initialize)
 	c.in.Limit(c.pending.Limit)
 }
 
@@ -186,7 +186,7 @@ func (c *serverConn) Release(id jsonrpc.ID) {
 }
 
 // send adds a message to a stream. Unless the message is an answer, send first waits until the
-// session has room for it. An answer is added at once. Then send waits until no more than MaxQueue
+// session has room for it. An answer is added at once. Then send waits until no more than Limits.Queue
 // is pending.
 func (c *serverConn) send(ctx context.Context, st *serverStream, m transport.Message) error {
 	var room int
@@ -222,7 +222,7 @@ func (c *serverConn) add(ctx context.Context, st *serverStream, m transport.Mess
 		c.out.release(room)
 		return nil, errOver
 	}
-	if m.Answer && (st.batch || len(m.Text) > c.h.o.MaxInitialize) && !c.out.hold(&st.outlet, len(m.Text)) {
+	if m.Answer && (st.batch || len(m.Text) > c.h.o.Limits.Initialize) && !c.out.hold(&st.outlet, len(m.Text)) {
 		m.Text, _ = errorResponse(m.For, &jsonrpc.Error{Code: engine.CodeOverloaded, Message: errUnread}) // strings of our own are always encoded
 	}
 	e, alone := st.next(m)
@@ -289,7 +289,7 @@ func (c *serverConn) start(st *serverStream) {
 }
 
 // Close ends the conversation. It waits until pending data is written to open HTTP connections, for
-// FlushTimeout at most. It deletes the session from the store, unless outlives reports true.
+// Timeouts.Flush at most. It deletes the session from the store, unless outlives reports true.
 func (c *serverConn) Close() error {
 	c.mu.Lock()
 	first := !c.closing
@@ -314,7 +314,7 @@ func (c *serverConn) shut() error {
 	}
 	c.mu.Unlock()
 	close(c.done)
-	timer := time.NewTimer(c.h.o.FlushTimeout)
+	timer := time.NewTimer(c.h.o.Timeouts.Flush)
 	defer timer.Stop()
 	select {
 	case <-c.exchanges.quiet:

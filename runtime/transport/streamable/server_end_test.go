@@ -99,7 +99,7 @@ func TestShutdownKeepsStoredSessions(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
 	synctest.Test(t, func(t *testing.T) {
 		store := openStore(t, path)
-		s := serve(t, streamable.HandlerOptions{Store: store})
+		s := serve(t, streamable.HandlerOptions{Sessions: streamable.Sessions{Store: store}})
 		idle, busy, other := s.openSession(initialize), s.openSession(initialize), s.openSession(initialize)
 		stream := s.events("POST", call(1, "wait"), "MCP-Session-Id", busy)
 		<-s.tools.started
@@ -135,7 +135,7 @@ func TestShutdownKeepsStoredSessions(t *testing.T) {
 
 		store = openStore(t, path)
 		defer store.Close()
-		s = serve(t, streamable.HandlerOptions{Store: store})
+		s = serve(t, streamable.HandlerOptions{Sessions: streamable.Sessions{Store: store}})
 		defer s.stop()
 		for id, want := range map[string]int{idle: 200, other: 200, busy: 404} {
 			if got := s.status("POST", call(3, "echo"), "MCP-Session-Id", id); got != want {
@@ -153,7 +153,7 @@ func TestShutdownOfServerBeforeHandlerKeepsSessions(t *testing.T) {
 		restart := func(store *boltstore.Store) *testServer {
 			srv = server.New("s", "1", nil)
 			s := &testServer{t: t, tools: newTools()}
-			s.handler = srv.Handler(&streamable.HandlerOptions{Store: store})
+			s.handler = srv.Handler(&streamable.HandlerOptions{Sessions: streamable.Sessions{Store: store}})
 			s.serveHTTP(plain)
 			return s
 		}
@@ -223,11 +223,11 @@ func TestFailedLoadReturnsStatus503(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := openStore(t, path)
 		defer store.Close()
-		first := serve(t, streamable.HandlerOptions{Store: store})
+		first := serve(t, streamable.HandlerOptions{Sessions: streamable.Sessions{Store: store}})
 		id := first.openSession(initialize)
 		first.handler.Close()
 		failing := &failingStore{SessionStore: store, load: func() error { return errors.New("disk full") }}
-		s := serve(t, streamable.HandlerOptions{Store: failing, MaxSessions: 1})
+		s := serve(t, streamable.HandlerOptions{Sessions: streamable.Sessions{Store: failing}, Limits: streamable.Limits{Sessions: 1}})
 		defer s.stop()
 		if got := s.status("POST", call(1, "echo"), "MCP-Session-Id", id); got != 503 {
 			t.Errorf("while the store fails: %d", got)
@@ -243,7 +243,7 @@ func TestFailedLoadReturnsStatus503(t *testing.T) {
 // alive.
 func TestSessionThatAwaitsItsClientExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serve(t, streamable.HandlerOptions{IdleTimeout: time.Minute, MaxSessions: 3})
+		s := serve(t, streamable.HandlerOptions{Timeouts: streamable.Timeouts{Idle: time.Minute}, Limits: streamable.Limits{Sessions: 3}})
 		var ids []string
 		for range 3 {
 			id := s.openSession(initialize)

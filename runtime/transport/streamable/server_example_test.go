@@ -31,7 +31,7 @@ func ExampleNewHandler() {
 	defer events.Close() // closed after the handler
 	handler := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) {
 		session.Serve(conn, &mcp.InitializeResult{ServerInfo: mcp.Implementation{Name: "weather", Version: "1"}}, nil)
-	}, streamable.HandlerOptions{Store: events})
+	}, streamable.HandlerOptions{Sessions: streamable.Sessions{Store: events}})
 	defer handler.Shutdown(context.Background())
 
 	mux := http.NewServeMux()

@@ -79,10 +79,10 @@ func (g guardedLocator) Release(ctx context.Context, session string) (err error)
 // claimNew makes this process the holder of a new session.
 func (h *Handler) claimNew(ctx context.Context, id string) (*claimed, error) {
 	x := &claimed{}
-	if h.o.Locator == nil {
+	if h.o.Sessions.Locator == nil {
 		return x, nil
 	}
-	if err := h.o.Locator.Open(ctx, id, x.lose); err != nil {
+	if err := h.o.Sessions.Locator.Open(ctx, id, x.lose); err != nil {
 		h.o.Logger.Error("session not claimed", logged(id), "error", err)
 		return nil, errStore
 	}
@@ -93,10 +93,10 @@ func (h *Handler) claimNew(ctx context.Context, id string) (*claimed, error) {
 // process holds it.
 func (h *Handler) claim(ctx context.Context, id string) (*claimed, error) {
 	x := &claimed{}
-	if h.o.Locator == nil {
+	if h.o.Sessions.Locator == nil {
 		return x, nil
 	}
-	holder, err := h.o.Locator.Claim(ctx, id, x.lose)
+	holder, err := h.o.Sessions.Locator.Claim(ctx, id, x.lose)
 	switch {
 	case errors.Is(err, ErrUnknown):
 		return nil, ErrUnknown
@@ -113,10 +113,10 @@ func (h *Handler) claim(ctx context.Context, id string) (*claimed, error) {
 
 // release lets other processes claim a session.
 func (h *Handler) release(id string) {
-	if h.o.Locator == nil {
+	if h.o.Sessions.Locator == nil {
 		return
 	}
-	if err := h.o.Locator.Release(h.stores, id); err != nil {
+	if err := h.o.Sessions.Locator.Release(h.stores, id); err != nil {
 		h.o.Logger.Error("claim of a session not released", logged(id), "error", err)
 	}
 }
@@ -143,7 +143,7 @@ type followed struct {
 }
 
 func newForwarder(o *HandlerOptions) *forwarder {
-	f := &forwarder{locator: o.Locator, transport: o.ForwardTransport, holders: map[Holder]*followed{}}
+	f := &forwarder{locator: o.Sessions.Locator, transport: o.Sessions.ForwardTransport, holders: map[Holder]*followed{}}
 	if f.transport == nil {
 		// Each stream needs a connection of its own. The environment may name a proxy, which is meant
 		// for other hosts.
@@ -427,7 +427,7 @@ func (h *Handler) forward(w http.ResponseWriter, r *http.Request, id string, hol
 		defer context.AfterFunc(h.forwarder.getsEnd, cancel)()
 	}
 	out := &forwardWriter{}
-	out.stallWriter = newStallWriter(w, h.o.StallTimeout, &out.progress)
+	out.stallWriter = newStallWriter(w, h.o.Timeouts.Stall, &out.progress)
 	defer out.end()
 	defer context.AfterFunc(h.forwarder.allEnd, out.interrupt)()
 	out.conn.SetWriteDeadline(time.Time{}) // a stream has no end
@@ -443,7 +443,7 @@ func (h *Handler) forward(w http.ResponseWriter, r *http.Request, id string, hol
 	ok = true
 	r = r.WithContext(ctx)
 	if r.ContentLength != 0 {
-		out.conn.SetReadDeadline(time.Now().Add(h.o.ReadTimeout)) // package http removes it at the end of the body
+		out.conn.SetReadDeadline(time.Now().Add(h.o.Timeouts.Read)) // package http removes it at the end of the body
 		r.Body = body
 	}
 	proxy := httputil.ReverseProxy{
@@ -513,13 +513,13 @@ func (h *Handler) endForward() {
 
 // checkLocator reports options that a Locator needs.
 func (o *HandlerOptions) checkLocator() {
-	if o.Locator == nil {
+	if o.Sessions.Locator == nil {
 		return
 	}
-	if _, ok := o.Store.(SessionStore); !ok {
+	if _, ok := o.Sessions.Store.(SessionStore); !ok {
 		o.Logger.Error("option ignored", "option", "Locator", "reason", "Store is not a SessionStore")
-		o.Locator = nil
+		o.Sessions.Locator = nil
 		return
 	}
-	o.Locator = guardedLocator{o.Locator}
+	o.Sessions.Locator = guardedLocator{o.Sessions.Locator}
 }

@@ -166,7 +166,7 @@ func startFleet(t *testing.T, path string, o streamable.HandlerOptions) *fleet {
 	for _, name := range []string{"a", "b"} {
 		o := o
 		m := member{f, name}
-		o.Store, o.Locator, o.ForwardTransport = fenced{store, m}, m, m
+		o.Sessions.Store, o.Sessions.Locator, o.Sessions.ForwardTransport = fenced{store, m}, m, m
 		f.servers[name] = serve(t, o)
 	}
 	return f
@@ -198,7 +198,7 @@ func TestRequestsAreForwardedToHolder(t *testing.T) {
 		}
 		return "", errors.New("who?")
 	}
-	inFleet(t, streamable.HandlerOptions{Principal: principal, Origins: []string{"https://app.example"}}, func(t *testing.T, f *fleet, a, b *testServer) {
+	inFleet(t, streamable.HandlerOptions{Access: streamable.Access{Principal: principal, Origins: []string{"https://app.example"}}}, func(t *testing.T, f *fleet, a, b *testServer) {
 		ann := []string{"Authorization", "ann"}
 		id := a.openSession(initialize, ann...)
 		ann = append(ann, "MCP-Session-Id", id)
@@ -271,7 +271,7 @@ func TestRequestsAreForwardedToHolder(t *testing.T) {
 // While a dead process counts as alive, its requests are to be repeated. Then another process
 // restores its sessions, and the client resumes its streams.
 func TestSessionOfDeadProcessIsRestored(t *testing.T) {
-	inFleet(t, streamable.HandlerOptions{StreamAfter: -1}, func(t *testing.T, f *fleet, a, b *testServer) {
+	inFleet(t, streamable.HandlerOptions{Streams: streamable.Streams{After: -1}}, func(t *testing.T, f *fleet, a, b *testServer) {
 		id := a.openSession(initialize)
 		waiting := b.events("POST", call(1, "wait"), "MCP-Session-Id", id)
 		<-a.tools.started
@@ -346,7 +346,7 @@ func TestClaimLostWhileSessionOpens(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer store.Close()
-		s := serve(t, streamable.HandlerOptions{Store: store, Locator: losing{}})
+		s := serve(t, streamable.HandlerOptions{Sessions: streamable.Sessions{Store: store, Locator: losing{}}})
 		defer s.stop()
 		for range 2 {
 			if got := s.status("POST", initialize); got != 503 {
@@ -471,7 +471,7 @@ func TestRequestsWaitForUnreachableHolder(t *testing.T) {
 
 // A client that reads no response to a forwarded request does not hold it up forever.
 func TestForwardToStalledClient(t *testing.T) {
-	inFleet(t, streamable.HandlerOptions{StallTimeout: 10 * time.Second}, func(t *testing.T, f *fleet, a, b *testServer) {
+	inFleet(t, streamable.HandlerOptions{Timeouts: streamable.Timeouts{Stall: 10 * time.Second}}, func(t *testing.T, f *fleet, a, b *testServer) {
 		id := a.openSession(initialize)
 		long := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"n":%q}}}`, strings.Repeat("n", 1<<20))
 		if _, err := b.send("POST", strings.NewReader(long), id); err != nil {
@@ -486,7 +486,7 @@ func TestForwardToStalledClient(t *testing.T) {
 
 // Close does not wait for a client that reads no response to a forwarded request.
 func TestCloseWithStalledForward(t *testing.T) {
-	inFleet(t, streamable.HandlerOptions{StallTimeout: time.Hour}, func(t *testing.T, f *fleet, a, b *testServer) {
+	inFleet(t, streamable.HandlerOptions{Timeouts: streamable.Timeouts{Stall: time.Hour}}, func(t *testing.T, f *fleet, a, b *testServer) {
 		id := a.openSession(initialize)
 		long := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"n":%q}}}`, strings.Repeat("n", 1<<20))
 		if _, err := b.send("POST", strings.NewReader(long), id); err != nil {
@@ -502,7 +502,7 @@ func TestCloseWithStalledForward(t *testing.T) {
 
 // The body of a forwarded request must arrive within ReadTimeout. Then the connection is closed.
 func TestForwardOfSlowBody(t *testing.T) {
-	inFleet(t, streamable.HandlerOptions{ReadTimeout: 10 * time.Second}, func(t *testing.T, f *fleet, a, b *testServer) {
+	inFleet(t, streamable.HandlerOptions{Timeouts: streamable.Timeouts{Read: 10 * time.Second}}, func(t *testing.T, f *fleet, a, b *testServer) {
 		id := a.openSession(initialize)
 		conn, err := b.http.Transport.(*http.Transport).DialContext(t.Context(), "", "")
 		if err != nil {
@@ -640,7 +640,7 @@ func TestRequestsWhileLocatorFails(t *testing.T) {
 // A process that shuts down answers forwarded calls, ends forwarded GET streams, and releases its
 // sessions.
 func TestShutdownWithForwardedRequests(t *testing.T) {
-	inFleet(t, streamable.HandlerOptions{StreamAfter: time.Hour}, func(t *testing.T, f *fleet, a, b *testServer) {
+	inFleet(t, streamable.HandlerOptions{Streams: streamable.Streams{After: time.Hour}}, func(t *testing.T, f *fleet, a, b *testServer) {
 		id, own := a.openSession(initialize), b.openSession(initialize)
 		standing := b.events("GET", "", "MCP-Session-Id", id)
 		standing.next()
@@ -681,7 +681,7 @@ func (e *events) messagesUntilCut() {
 // A Locator needs a SessionStore.
 func TestLocatorNeedsSessionStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serve(t, streamable.HandlerOptions{Locator: losing{}})
+		s := serve(t, streamable.HandlerOptions{Sessions: streamable.Sessions{Locator: losing{}}})
 		if got := s.status("POST", initialize); got != 200 {
 			t.Errorf("initialize: %d", got)
 		}

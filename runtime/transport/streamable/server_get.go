@@ -190,9 +190,9 @@ func (h *Handler) serveStream(w http.ResponseWriter, r *http.Request, c *serverC
 func (s *streamWriter) prime() {
 	switch {
 	case s.c.priming():
-		s.write(eventstream.Event{ID: eventID(s.st.id, s.number), Data: []byte{}, Retry: s.h.o.Retry})
+		s.write(eventstream.Event{ID: eventID(s.st.id, s.number), Data: []byte{}, Retry: s.h.o.Streams.Retry})
 	case s.c.id != "":
-		s.write(eventstream.Event{Retry: s.h.o.Retry})
+		s.write(eventstream.Event{Retry: s.h.o.Streams.Retry})
 	}
 }
 
@@ -346,7 +346,7 @@ func (s *streamWriter) read(ctx context.Context) (events []Event, size int, err 
 		return nil, 0, err
 	}
 	defer s.c.usage.reads.end() // once the events count
-	if events, err = s.h.o.Store.Events(ctx, s.c.id, s.st.id, s.number); err != nil {
+	if events, err = s.h.o.Sessions.Store.Events(ctx, s.c.id, s.st.id, s.number); err != nil {
 		return nil, 0, err
 	}
 	for _, e := range events {
@@ -362,13 +362,13 @@ func (s *streamWriter) read(ctx context.Context) (events []Event, size int, err 
 func (s *streamWriter) follow(ctx context.Context) {
 	var idle, end <-chan time.Time
 	var timer *time.Timer
-	if s.h.o.KeepAlive > 0 {
-		timer = s.h.timers.start(s.h.o.KeepAlive)
+	if s.h.o.Streams.KeepAlive > 0 {
+		timer = s.h.timers.start(s.h.o.Streams.KeepAlive)
 		defer s.h.timers.stop(timer)
 		idle = timer.C
 	}
-	if s.h.o.MaxConnection > 0 && s.c.priming() {
-		t := time.NewTimer(s.h.o.MaxConnection)
+	if s.h.o.Streams.MaxConnection > 0 && s.c.priming() {
+		t := time.NewTimer(s.h.o.Streams.MaxConnection)
 		defer t.Stop()
 		end = t.C
 	}
@@ -392,7 +392,7 @@ func (s *streamWriter) follow(ctx context.Context) {
 		case <-idle:
 			s.begin()
 			s.buf = eventstream.AppendComment(s.buf, "")
-			timer.Reset(s.h.o.KeepAlive)
+			timer.Reset(s.h.o.Streams.KeepAlive)
 		case <-end:
 			s.hangUp()
 			return
@@ -406,6 +406,6 @@ func (s *streamWriter) follow(ctx context.Context) {
 
 // hangUp writes the reconnect delay before the connection is closed.
 func (s *streamWriter) hangUp() {
-	s.write(eventstream.Event{Retry: s.h.o.Retry})
+	s.write(eventstream.Event{Retry: s.h.o.Streams.Retry})
 	s.flush()
 }

@@ -65,7 +65,7 @@ func TestHandlerEndsDespiteHangingStore(t *testing.T) {
 				}
 				<-ctx.Done()
 			}}
-			s := serve(t, streamable.HandlerOptions{Store: store, FlushTimeout: time.Millisecond})
+			s := serve(t, streamable.HandlerOptions{Sessions: streamable.Sessions{Store: store}, Timeouts: streamable.Timeouts{Flush: time.Millisecond}})
 			id := s.openSession(initialize)
 			store.hang.Store(true)
 			sent := make(chan struct{})
@@ -140,7 +140,7 @@ func TestHandlerEndsDespiteHangingLocator(t *testing.T) {
 		bolt := openStore(t, path)
 		defer bolt.Close()
 		l := &hangingLocator{begun: make(chan struct{}, 1), ended: make(chan struct{}, 1)}
-		s := serve(t, streamable.HandlerOptions{Store: bolt, Locator: l})
+		s := serve(t, streamable.HandlerOptions{Sessions: streamable.Sessions{Store: bolt, Locator: l}})
 		s.openSession(initialize)
 		l.releases.Store(true)
 		closed := make(chan struct{})
@@ -169,7 +169,7 @@ func TestLoadEndsWithItsClientOrHandler(t *testing.T) {
 				defer bolt.Close()
 				l := &hangingLocator{begun: make(chan struct{}, 1), ended: make(chan struct{}, 1)}
 				var loads atomic.Bool
-				o := streamable.HandlerOptions{Store: loadingStore{bolt, &loads, l.wait}, Locator: l}
+				o := streamable.HandlerOptions{Sessions: streamable.Sessions{Store: loadingStore{bolt, &loads, l.wait}, Locator: l}}
 				before := serve(t, o)
 				id := before.openSession(initialize)
 				if err := before.handler.Shutdown(t.Context()); err != nil {
@@ -222,8 +222,8 @@ func TestLoadEndsWithItsClientOrHandler(t *testing.T) {
 func TestMemoryStoreDropsEventsOfLargestPrincipal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{
-			StreamAfter: -1, Store: streamable.NewMemoryStore(streamable.MemoryOptions{MaxBytes: 100 << 10}),
-			Principal: func(r *http.Request) (string, error) { return r.Header.Get("X-From"), nil },
+			Streams: streamable.Streams{After: -1}, Sessions: streamable.Sessions{Store: streamable.NewMemoryStore(streamable.MemoryOptions{MaxBytes: 100 << 10})},
+			Access: streamable.Access{Principal: func(r *http.Request) (string, error) { return r.Header.Get("X-From"), nil }},
 		})
 		store := func(from string, bytes int) (id string, resume string) {
 			id = s.openSession(initialize, "X-From", from)

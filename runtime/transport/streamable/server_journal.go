@@ -32,18 +32,18 @@ type journal struct {
 
 // sessions returns the store, if it stores sessions.
 func (j *journal) sessions() (store SessionStore, ok bool) {
-	store, ok = j.o.Store.(SessionStore)
+	store, ok = j.o.Sessions.Store.(SessionStore)
 	return store, ok && j.id != ""
 }
 
 // append persists an event. answers is the id of the request that it answers, or zero. The caller
 // appends the events of a stream one after another.
 func (j *journal) append(ctx context.Context, stream string, e Event, answers jsonrpc.ID) error {
-	if j.o.Store == nil {
+	if j.o.Sessions.Store == nil {
 		return nil
 	}
 	ctx = j.h.storing(ctx, j.account)
-	err := j.o.Store.Append(ctx, j.id, stream, e)
+	err := j.o.Sessions.Store.Append(ctx, j.id, stream, e)
 	if err == nil {
 		return nil
 	}
@@ -53,7 +53,7 @@ func (j *journal) append(ctx context.Context, stream string, e Event, answers js
 		if text, err := errorResponse(answers, lost); err == nil {
 			e.Text = text
 			// If that fails, too, resuming the stream fails with status 400.
-			j.o.Store.Append(ctx, j.id, stream, e)
+			j.o.Sessions.Store.Append(ctx, j.id, stream, e)
 		}
 	}
 	return err
@@ -118,7 +118,7 @@ func (j *journal) persistState(ctx context.Context, state []byte) error {
 	switch {
 	case !ok:
 		return fmt.Errorf("streamable: session is not stored: %w", errors.ErrUnsupported)
-	case len(state) > j.o.MaxState:
+	case len(state) > j.o.Limits.State:
 		return fmt.Errorf("streamable: %d bytes of state: %w", len(state), transport.ErrTooLong)
 	}
 	if !j.lock() {
@@ -166,17 +166,17 @@ func (j *journal) settle() {
 // one, or that event itself if it is the last one. Without its end, the client would resume the
 // stream again and again.
 func (j *journal) hasRest(ctx context.Context, stream string, after uint64) (bool, error) {
-	events, err := j.o.Store.Events(ctx, j.id, stream, after)
+	events, err := j.o.Sessions.Store.Events(ctx, j.id, stream, after)
 	if err != nil || len(events) > 0 || after == 0 {
 		return len(events) > 0, err
 	}
-	events, err = j.o.Store.Events(ctx, j.id, stream, after-1)
+	events, err = j.o.Sessions.Store.Events(ctx, j.id, stream, after-1)
 	return len(events) > 0 && events[0].Last, err
 }
 
 // forget deletes the session from the store.
 func (j *journal) forget(ctx context.Context) error {
-	return j.o.Store.Forget(j.h.storing(ctx, j.account), j.id)
+	return j.o.Sessions.Store.Forget(j.h.storing(ctx, j.account), j.id)
 }
 
 // errorResponse returns the text of an error response.

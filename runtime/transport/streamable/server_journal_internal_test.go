@@ -44,7 +44,7 @@ func (s *failingStore) PersistState(context.Context, string, []byte) error {
 
 func newJournal(store EventStore) (j *journal, end func()) {
 	done := make(chan struct{})
-	o := &HandlerOptions{Store: store, MaxState: 10, Logger: slog.New(slog.DiscardHandler)}
+	o := &HandlerOptions{Sessions: Sessions{Store: store}, Limits: Limits{State: 10}, Logger: slog.New(slog.DiscardHandler)}
 	return &journal{h: &Handler{stores: context.Background()}, o: o, id: "session", done: done}, func() { close(done) }
 }
 

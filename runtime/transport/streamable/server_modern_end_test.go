@@ -49,7 +49,7 @@ func TestServerShutdownWithModernRequests(t *testing.T) {
 		release, started := make(chan struct{}), make(chan struct{}, 2)
 		srv := newServerWithTool(t, release, started)
 		s := &testServer{t: t, tools: newTools()}
-		s.handler = srv.Handler(&streamable.HandlerOptions{KeepAlive: 10 * time.Second})
+		s.handler = srv.Handler(&streamable.HandlerOptions{Streams: streamable.Streams{KeepAlive: 10 * time.Second}})
 		s.serveHTTP(plain)
 		var streams []*events
 		for _, id := range []string{`"a"`, `7`} {
@@ -104,7 +104,7 @@ func TestClosedStreamEndsSubscription(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := &testServer{t: t, tools: newTools()}
-		s.handler = srv.Handler(&streamable.HandlerOptions{KeepAlive: -1})
+		s.handler = srv.Handler(&streamable.HandlerOptions{Streams: streamable.Streams{KeepAlive: -1}})
 		s.serveHTTP(plain)
 		body := strings.Replace(listen("1"), `"toolsListChanged":true`, `"resourceSubscriptions":["x:a"]`, 1)
 		stream := s.events("POST", body, methodHeader("subscriptions/listen")...)
@@ -146,7 +146,7 @@ func TestUnreadSubscriptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := newServerWithTool(t, nil, nil)
 		s := &testServer{t: t, tools: newTools()}
-		s.handler = srv.Handler(&streamable.HandlerOptions{StallTimeout: time.Hour, KeepAlive: -1})
+		s.handler = srv.Handler(&streamable.HandlerOptions{Timeouts: streamable.Timeouts{Stall: time.Hour}, Streams: streamable.Streams{KeepAlive: -1}})
 		s.serveHTTP(plain)
 		for range 20 {
 			s.do("POST", listen(`1`), methodHeader("subscriptions/listen")...) // never read
@@ -185,7 +185,7 @@ func TestPanicOfWriterCancelsModernRequest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				started := make(chan struct{}, 1)
-				h := newServerWithTool(t, nil, started).Handler(&streamable.HandlerOptions{StreamAfter: 500 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+				h := newServerWithTool(t, nil, started).Handler(&streamable.HandlerOptions{Streams: streamable.Streams{After: 500 * time.Millisecond}, Logger: slog.New(slog.DiscardHandler)})
 				defer h.Close()
 				r := httptest.NewRequest("POST", "/", strings.NewReader(modernCall(1, "wait")))
 				r.Header.Set("Content-Type", "application/json")

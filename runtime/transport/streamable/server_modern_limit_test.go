@@ -26,7 +26,7 @@ func byToken(r *http.Request) (string, error) { return r.Header.Get("Authorizati
 // together and by principal. Sessions do not, and neither do modern requests in those of sessions.
 func TestServerLimitsModernRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serveModern(t, streamable.HandlerOptions{MaxSessions: 3, MaxSessionsPerPrincipal: 2, Principal: byToken})
+		s := serveModern(t, streamable.HandlerOptions{Limits: streamable.Limits{Sessions: 3, SessionsPerPrincipal: 2}, Access: streamable.Access{Principal: byToken}})
 		for _, name := range []string{"ann", "ann", "ben"} {
 			s.openSession(initialize, "Authorization", name)
 		}
@@ -71,10 +71,10 @@ func TestServerLimitsModernRequests(t *testing.T) {
 }
 
 // A modern message may have MaxMessage bytes. Without the header of a modern revision or of a
-// session, the limit is MaxInitialize.
+// session, the limit is Limits.Initialize.
 func TestSizeOfModernMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serveModern(t, streamable.HandlerOptions{MaxMessage: 100 << 10, MaxInitialize: 10 << 10})
+		s := serveModern(t, streamable.HandlerOptions{Limits: streamable.Limits{Message: 100 << 10, Initialize: 10 << 10}})
 		long := func(n int) string {
 			return fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"principal","arguments":{"long":%q},%s}}`,
 				strings.Repeat("x", n), metaOf("2026-07-28", 1))
@@ -105,12 +105,12 @@ func TestSizeOfModernMessages(t *testing.T) {
 }
 
 // The messages of a principal that are being received or served have four times MaxMessage, apart
-// from MaxInitialize bytes of each. Other principals are not affected.
+// from Limits.Initialize bytes of each. Other principals are not affected.
 func TestServerLimitsBodiesOfModernRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const max, free = 200 << 10, 10 << 10
 		release, started := make(chan struct{}), make(chan struct{}, 10)
-		s, _ := respond(t, streamable.HandlerOptions{MaxMessage: max, MaxInitialize: free, ReadTimeout: time.Minute, Principal: byToken}, plain,
+		s, _ := respond(t, streamable.HandlerOptions{Limits: streamable.Limits{Message: max, Initialize: free}, Timeouts: streamable.Timeouts{Read: time.Minute}, Access: streamable.Access{Principal: byToken}}, plain,
 			func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 				if req.Method == "custom/wait" {
 					started <- struct{}{}
@@ -191,7 +191,7 @@ func TestServerLimitsBodiesOfModernRequests(t *testing.T) {
 // other principals, are sent.
 func TestServerLimitsUnreadModernAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, _ := respond(t, streamable.HandlerOptions{MaxMessage: 50 << 10, MaxInitialize: 10 << 10, StallTimeout: time.Minute, Principal: byToken}, plain,
+		s, _ := respond(t, streamable.HandlerOptions{Limits: streamable.Limits{Message: 50 << 10, Initialize: 10 << 10}, Timeouts: streamable.Timeouts{Stall: time.Minute}, Access: streamable.Access{Principal: byToken}}, plain,
 			func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 				size := 5 << 10
 				if strings.HasPrefix(req.Method, "custom/long") {

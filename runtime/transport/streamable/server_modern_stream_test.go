@@ -84,7 +84,7 @@ func TestSlowModernRequestBecomesStream(t *testing.T) {
 			if after <= 0 {
 				want = streamable.DefaultStreamAfter
 			}
-			s := serveModern(t, streamable.HandlerOptions{StreamAfter: after, KeepAlive: 10 * time.Second})
+			s := serveModern(t, streamable.HandlerOptions{Streams: streamable.Streams{After: after, KeepAlive: 10 * time.Second}})
 			start := time.Now()
 			time.AfterFunc(25*time.Second, func() { close(s.tools.release) })
 			response := s.do("POST", modernCall(1, "wait"), callHeader("wait")...)
@@ -111,7 +111,7 @@ func TestSlowModernRequestBecomesStream(t *testing.T) {
 func TestCommentsOfModernStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for keepAlive, want := range map[time.Duration]int{800 * time.Millisecond: 5, 1200 * time.Millisecond: 0, -1: 0} {
-			s := serveModern(t, streamable.HandlerOptions{KeepAlive: keepAlive, StreamAfter: 100 * time.Millisecond})
+			s := serveModern(t, streamable.HandlerOptions{Streams: streamable.Streams{KeepAlive: keepAlive, After: 100 * time.Millisecond}})
 			response := s.do("POST", modernCall(1, "slow"), callHeader("slow")...)
 			text, err := io.ReadAll(response.Body)
 			if got := strings.Count(string(text), ": \n\n"); got != want || err != nil {
@@ -185,7 +185,7 @@ func TestStalledModernStream(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began, stopped := make(chan time.Duration, 1), make(chan time.Duration, 1)
-				s, _ := respond(t, streamable.HandlerOptions{StallTimeout: 5 * time.Second, KeepAlive: time.Second}, plain, func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+				s, _ := respond(t, streamable.HandlerOptions{Timeouts: streamable.Timeouts{Stall: 5 * time.Second}, Streams: streamable.Streams{KeepAlive: time.Second}}, plain, func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 					if req.Method != "custom/stream" {
 						return session.Raw("{}"), nil
 					}
@@ -226,7 +226,7 @@ func TestSlowConnectionReceivesLargeModernAnswer(t *testing.T) {
 		t.Run(fmt.Sprintf("stream %v", stream), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				long := session.Raw(`{"text":"` + strings.Repeat("x", 400<<10) + `"}`)
-				s, _ := respond(t, streamable.HandlerOptions{StreamAfter: time.Hour, StallTimeout: 5 * time.Second},
+				s, _ := respond(t, streamable.HandlerOptions{Streams: streamable.Streams{After: time.Hour}, Timeouts: streamable.Timeouts{Stall: 5 * time.Second}},
 					func(l net.Listener) net.Listener { return slowListener{l, 20 << 10} },
 					func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 						if stream {
@@ -318,7 +318,7 @@ func TestShutdownWithModernRequests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				release, started := make(chan struct{}), make(chan struct{}, 2)
-				s, responder := respond(t, streamable.HandlerOptions{StreamAfter: time.Hour}, plain, waitingFor(release, started, test.yields))
+				s, responder := respond(t, streamable.HandlerOptions{Streams: streamable.Streams{After: time.Hour}}, plain, waitingFor(release, started, test.yields))
 				answers := make(chan string, 2)
 				for _, method := range []string{"custom/json", "custom/stream"} {
 					go func() { // ends with the response
@@ -366,7 +366,7 @@ func TestShutdownWithModernRequests(t *testing.T) {
 func TestCloseWithModernRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release, started := make(chan struct{}), make(chan struct{}, 3)
-		s, _ := respond(t, streamable.HandlerOptions{StallTimeout: time.Hour, StreamAfter: time.Hour}, plain, func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		s, _ := respond(t, streamable.HandlerOptions{Timeouts: streamable.Timeouts{Stall: time.Hour}, Streams: streamable.Streams{After: time.Hour}}, plain, func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			started <- struct{}{}
 			switch req.Method {
 			case "custom/deaf":

@@ -477,7 +477,7 @@ func TestModernRequestsAtOnce(t *testing.T) {
 func TestOriginOfModernRequestsIsChecked(t *testing.T) {
 	// Proves M-HTTP-02.
 	synctest.Test(t, func(t *testing.T) {
-		s := serveModern(t, streamable.HandlerOptions{Hosts: []string{"localhost"}, Origins: []string{"https://app.example.com"}})
+		s := serveModern(t, streamable.HandlerOptions{Access: streamable.Access{Hosts: []string{"localhost"}, Origins: []string{"https://app.example.com"}}})
 		for _, test := range []struct {
 			field, value string
 			want         int
@@ -509,9 +509,9 @@ func TestModernContext(t *testing.T) {
 			return session.Raw("{}"), nil
 		}})
 		defer responder.Close()
-		s := serveOver(t, streamable.HandlerOptions{Responder: responder, Principal: func(r *http.Request) (string, error) {
+		s := serveOver(t, streamable.HandlerOptions{Responder: responder, Access: streamable.Access{Principal: func(r *http.Request) (string, error) {
 			return r.Header.Get("Authorization"), nil
-		}}, newTools(), plain)
+		}}}, newTools(), plain)
 		s.text(modernCall(1, "a"), callHeader("a", "Authorization", "ann", "Mcp-Param-Region", "north")...)
 		if diff := cmp.Diff([]string{"ann", "north", "2026-07-28"}, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)

@@ -150,10 +150,10 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	}
 	p := new(posted)
 	share := &p.counted
-	maxBody := h.o.MaxMessage
+	maxBody := h.o.Limits.Message
 	if taken != nil {
 		share = &taken.body // a subscription keeps it, but not its message
-		*share = guard.Share{Room: taken.usage.bodies, Free: int64(h.o.MaxInitialize), Code: engine.CodeOverloaded}
+		*share = guard.Share{Room: taken.usage.bodies, Free: int64(h.o.Limits.Initialize), Code: engine.CodeOverloaded}
 		if named {
 			share.Code = modern.CodeOverloaded
 		}
@@ -162,7 +162,7 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		if c != nil {
 			account = c.account
 		} else { // only initialize needs no session
-			maxBody = min(maxBody, h.o.MaxInitialize)
+			maxBody = min(maxBody, h.o.Limits.Initialize)
 		}
 		u, free := h.enter(account) // also after c has ended
 		defer h.exit(u)
@@ -187,7 +187,7 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 // Like serveInSession, it is not part of post: an idle subscription keeps the stack of post in
 // memory.
 func (h *Handler) readPost(ctx context.Context, w http.ResponseWriter, r *http.Request, c *serverConn, maxBody int, p *posted) bool {
-	body, ok := guard.ReadBody(w, r, maxBody, h.o.ReadTimeout, p.share)
+	body, ok := guard.ReadBody(w, r, maxBody, h.o.Timeouts.Read, p.share)
 	if !ok {
 		if fail, ok := guard.FailUnread(body, maxBody, p.share); ok && c != nil {
 			c.in.Put(ctx, fail) // fails only if the session ends
@@ -223,9 +223,9 @@ func (h *Handler) serveInSession(ctx context.Context, w http.ResponseWriter, r *
 		refuseLongID(w)
 		return
 	}
-	if p.open && len(body) > h.o.MaxInitialize {
+	if p.open && len(body) > h.o.Limits.Initialize {
 		guard.RefuseCall(w, http.StatusRequestEntityTooLarge, id, &jsonrpc.Error{
-			Code: jsonrpc.CodeInvalidRequest, Message: fmt.Sprintf("initialize has more than %d bytes", h.o.MaxInitialize)})
+			Code: jsonrpc.CodeInvalidRequest, Message: fmt.Sprintf("initialize has more than %d bytes", h.o.Limits.Initialize)})
 		return
 	}
 	if p.batch && p.open {
@@ -343,7 +343,7 @@ func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.R
 	st.keep(c, p.share)
 	c.out.add(k)
 	defer c.out.remove(&st.outlet, k)
-	if h.o.StreamAfter == 0 && !opening && !p.plain {
+	if h.o.Streams.After == 0 && !opening && !p.plain {
 		c.start(st)
 	}
 	st.origin = origin{ctx, c, st}
@@ -390,7 +390,7 @@ func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.R
 		}
 	}
 	if c.id == "" && !c.out.isOver(&st.outlet) { // the client has disconnected, and cannot resume the stream
-		c.endAfter(h.o.Linger)
+		c.endAfter(h.o.Timeouts.Linger)
 	}
 }
 
@@ -432,14 +432,14 @@ const (
 )
 
 // await waits until the kind of the response is known. If plain is set, the response does not
-// become a stream because the answer takes longer than StreamAfter.
+// become a stream because the answer takes longer than Streams.After.
 func (h *Handler) await(r *http.Request, c *serverConn, k *sink, plain bool) (answer []byte, how reply) {
 	var late <-chan time.Time
 	if !plain {
-		if h.o.StreamAfter == 0 {
+		if h.o.Streams.After == 0 {
 			return nil, replyStream
 		}
-		timer := h.timers.start(h.o.StreamAfter)
+		timer := h.timers.start(h.o.Streams.After)
 		defer h.timers.stop(timer)
 		late = timer.C
 	}

@@ -65,13 +65,13 @@ func TestServerLimitsReadsOfStore(t *testing.T) {
 		most int
 	}{
 		"principal":     {streamable.HandlerOptions{}, "203.0.113.%d", most},
-		"network":       {streamable.HandlerOptions{ClientAddress: from}, "203.0.113.%d", most / 2},
-		"many networks": {streamable.HandlerOptions{ClientAddress: from}, "203.0.%d.7", most},
+		"network":       {streamable.HandlerOptions{Access: streamable.Access{ClientAddress: from}}, "203.0.113.%d", most / 2},
+		"many networks": {streamable.HandlerOptions{Access: streamable.Access{ClientAddress: from}}, "203.0.%d.7", most},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := &slowStore{copyingStore: copyingStore{streamable.NewMemoryStore(streamable.MemoryOptions{})}}
-				test.o.Store, test.o.StreamAfter = store, -1
+				test.o.Sessions.Store, test.o.Streams.After = store, -1
 				s := serve(t, test.o)
 				defer s.stop()
 				var complete atomic.Int32
@@ -115,8 +115,11 @@ func TestServerLimitsReplaysOfPrincipal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := copyingStore{streamable.NewMemoryStore(streamable.MemoryOptions{})}
 		s := serve(t, streamable.HandlerOptions{
-			Store: store, StreamAfter: -1, MaxMessage: 49 << 10, MaxInitialize: 1 << 10, // 196 KiB have room, and the last event may be longer
-			Principal: func(r *http.Request) (string, error) { return r.Header.Get("X-From"), nil },
+			Sessions: streamable.Sessions{Store: store}, Streams: streamable.Streams{After: -1}, Limits: streamable.Limits{
+				Message:    49 << 10,
+				Initialize: 1 << 10, // 196 KiB have room, and the last event may be longer
+			},
+			Access: streamable.Access{Principal: func(r *http.Request) (string, error) { return r.Header.Get("X-From"), nil }},
 		})
 		defer s.stop()
 		resume := func(from string) func() *events {

@@ -50,8 +50,8 @@ func serveLogs(t *testing.T, o streamable.HandlerOptions) (*testServer, chan err
 			return nil, nil
 		}
 	}
-	o.StreamAfter = -1
-	o.MaxQueue = logLength * 5 / 2
+	o.Streams.After = -1
+	o.Limits.Queue = logLength * 5 / 2
 	return serveOver(t, o, tools, plain), sent
 }
 
@@ -99,7 +99,7 @@ func TestMessagesDuringCallsWaitForRoom(t *testing.T) {
 // If no other message is pending, a message of any length has room.
 func TestMessageMayExceedMaxQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serve(t, streamable.HandlerOptions{MaxQueue: 10, StreamAfter: -1})
+		s := serve(t, streamable.HandlerOptions{Limits: streamable.Limits{Queue: 10}, Streams: streamable.Streams{After: -1}})
 		id := s.openSession(initialize)
 		want := []string{progress(1, 1), progress(1, 2), progress(1, 3), progress(1, 4), progress(1, 5), result(1)}
 		if diff := cmp.Diff(want, s.events("POST", call(1, "progress"), "MCP-Session-Id", id).messages()); diff != "" {
@@ -169,7 +169,7 @@ func TestWaitForRoomEnds(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, sent := serveLogs(t, streamable.HandlerOptions{StallTimeout: 10 * time.Second})
+				s, sent := serveLogs(t, streamable.HandlerOptions{Timeouts: streamable.Timeouts{Stall: 10 * time.Second}})
 				s.wrap = func(w http.ResponseWriter) http.ResponseWriter { return noDeadlineWriter{w} }
 				id := s.openSession(initialize)
 				for i, tool := range []string{"a", "a", test.tool} {

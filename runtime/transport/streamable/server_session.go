@@ -14,8 +14,8 @@ const maxSweep = 5 * time.Minute
 
 // sweepLater schedules the search for idle sessions. mu must be held.
 func (h *Handler) sweepLater() {
-	interval := h.o.IdleTimeout / 4
-	if _, ok := h.o.Store.(SessionStore); ok && (interval == 0 || interval > maxSweep) {
+	interval := h.o.Timeouts.Idle / 4
+	if _, ok := h.o.Sessions.Store.(SessionStore); ok && (interval == 0 || interval > maxSweep) {
 		interval = maxSweep
 	}
 	if h.sweep == nil && interval > 0 && !h.draining.Load() {
@@ -23,7 +23,7 @@ func (h *Handler) sweepLater() {
 	}
 }
 
-// sweepIdle ends the sessions that have been idle for IdleTimeout, and calls touch for the others.
+// sweepIdle ends the sessions that have been idle for Timeouts.Idle, and calls touch for the others.
 func (h *Handler) sweepIdle() {
 	h.mu.Lock()
 	h.sweep = nil
@@ -36,7 +36,7 @@ func (h *Handler) sweepIdle() {
 	}
 	h.mu.Unlock()
 	for _, c := range conns {
-		if t, idle := c.idleSince(); idle && h.o.IdleTimeout > 0 && time.Since(t) >= h.o.IdleTimeout {
+		if t, idle := c.idleSince(); idle && h.o.Timeouts.Idle > 0 && time.Since(t) >= h.o.Timeouts.Idle {
 			h.o.Logger.Info("session expired", logged(c.id))
 			c.end()
 		}
@@ -57,7 +57,7 @@ func usedSince(conns []*serverConn) (used []string) {
 
 // touch calls Touch of the store with the sessions that were used.
 func (h *Handler) touch(used []string) {
-	store, ok := h.o.Store.(SessionStore)
+	store, ok := h.o.Sessions.Store.(SessionStore)
 	if !ok || len(used) == 0 {
 		return
 	}

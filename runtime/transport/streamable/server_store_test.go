@@ -26,7 +26,7 @@ func TestResumingStreamOfUnstoredAnswerFails(t *testing.T) {
 		store := openStore(t, path)
 		defer store.Close()
 		failing := &failingStore{SessionStore: store}
-		s := serve(t, streamable.HandlerOptions{Store: failing, StreamAfter: -1})
+		s := serve(t, streamable.HandlerOptions{Sessions: streamable.Sessions{Store: failing}, Streams: streamable.Streams{After: -1}})
 		defer s.stop()
 		id := s.openSession(initialize)
 		for name, fail := range map[string]func() error{
@@ -70,7 +70,7 @@ func TestFailedReadOfEventsReturnsStatus503(t *testing.T) {
 		store := openStore(t, path)
 		defer store.Close()
 		failing := &failingStore{SessionStore: store}
-		s := serve(t, streamable.HandlerOptions{Store: failing})
+		s := serve(t, streamable.HandlerOptions{Sessions: streamable.Sessions{Store: failing}})
 		defer s.stop()
 		id := s.openSession(initialize)
 		stream := s.events("POST", call(1, "log"), "MCP-Session-Id", id)
@@ -92,7 +92,7 @@ func TestFailedReadOfEventsReturnsStatus503(t *testing.T) {
 func TestResumedStreamReportsOverlongAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{
-			StreamAfter: -1, Store: streamable.NewMemoryStore(streamable.MemoryOptions{MaxSessionBytes: 4 << 10}),
+			Streams: streamable.Streams{After: -1}, Sessions: streamable.Sessions{Store: streamable.NewMemoryStore(streamable.MemoryOptions{MaxSessionBytes: 4 << 10})},
 		})
 		id := s.openSession(initialize)
 		long := strings.Replace(call(1, "echo"), `"n":1`, `"n":"`+strings.Repeat("x", 5<<10)+`"`, 1)
@@ -120,7 +120,7 @@ func TestSessionInUseDoesNotExpireInStore(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer store.Close()
-		s := serve(t, streamable.HandlerOptions{Store: store, IdleTimeout: -1})
+		s := serve(t, streamable.HandlerOptions{Sessions: streamable.Sessions{Store: store}, Timeouts: streamable.Timeouts{Idle: -1}})
 		id, listening := s.openSession(initialize), s.openSession(initialize)
 		standing := s.events("GET", "", "MCP-Session-Id", listening)
 		go func() { // ends with the session
@@ -143,7 +143,7 @@ func TestSessionInUseDoesNotExpireInStore(t *testing.T) {
 		}
 		s.stop()
 		time.Sleep(15 * time.Minute)
-		s = serve(t, streamable.HandlerOptions{Store: store})
+		s = serve(t, streamable.HandlerOptions{Sessions: streamable.Sessions{Store: store}})
 		defer s.stop()
 		for _, id := range []string{id, listening} {
 			if got := s.status("POST", call(1, "echo"), "MCP-Session-Id", id); got != 200 {
@@ -193,10 +193,10 @@ func TestLateStreamDoesNotStoreEndedSession(t *testing.T) {
 						t.Error("the request cannot be disconnected")
 					}
 					go conn.Close()             // ends with the POST
-					time.Sleep(2 * time.Second) // longer than FlushTimeout: Close waits for this function only
+					time.Sleep(2 * time.Second) // longer than Timeouts.Flush: Close waits for this function only
 				}
 			})
-		}, streamable.HandlerOptions{Store: store, StreamAfter: time.Hour})
+		}, streamable.HandlerOptions{Sessions: streamable.Sessions{Store: store}, Streams: streamable.Streams{After: time.Hour}})
 		s.serveHTTP(plain)
 		defer s.stop()
 		id := s.do("POST", initialize).Header.Get("MCP-Session-Id")
@@ -215,12 +215,12 @@ func TestUndeliveredEventsSurviveRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := openStore(t, path)
 		defer store.Close()
-		s := serve(t, streamable.HandlerOptions{Store: store})
+		s := serve(t, streamable.HandlerOptions{Sessions: streamable.Sessions{Store: store}})
 		id := s.openSession(initialize)
 		s.changeList()
 		for range 2 {
 			s.stop()
-			s = serve(t, streamable.HandlerOptions{Store: store})
+			s = serve(t, streamable.HandlerOptions{Sessions: streamable.Sessions{Store: store}})
 			defer s.stop()
 		}
 		standing := s.events("GET", "", "MCP-Session-Id", id)
@@ -229,7 +229,7 @@ func TestUndeliveredEventsSurviveRestart(t *testing.T) {
 		}
 		standing.body.Close()
 		s.stop()
-		s = serve(t, streamable.HandlerOptions{Store: store, KeepAlive: -1})
+		s = serve(t, streamable.HandlerOptions{Sessions: streamable.Sessions{Store: store}, Streams: streamable.Streams{KeepAlive: -1}})
 		defer s.stop()
 		again := s.events("GET", "", "MCP-Session-Id", id)
 		got := make(chan []string, 1)
@@ -252,7 +252,7 @@ func TestAnsweredRequestsFreeStoreSpace(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer store.Close()
-		s := serve(t, streamable.HandlerOptions{Store: store, StreamAfter: -1})
+		s := serve(t, streamable.HandlerOptions{Sessions: streamable.Sessions{Store: store}, Streams: streamable.Streams{After: -1}})
 		defer s.stop()
 		id := s.openSession(initialize)
 		argument := strings.Repeat("x", 200<<10)

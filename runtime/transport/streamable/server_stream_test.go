@@ -36,7 +36,7 @@ func (s *testServer) changeList() {
 // Proves HTTP-13, HTTP-16, HTTP-18, HTTP-19, HTTP-21, HTTP-33 and HTTP-34.
 func TestStreamHasEventIDsAndRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serve(t, streamable.HandlerOptions{Retry: 1500 * time.Millisecond})
+		s := serve(t, streamable.HandlerOptions{Streams: streamable.Streams{Retry: 1500 * time.Millisecond}})
 		id := s.openSession(initialize)
 		seen := map[string]bool{}
 		for n := range 3 {
@@ -239,7 +239,7 @@ func TestStandingStream(t *testing.T) {
 // Proves HTTP-14, HTTP-16 and HTTP-29.
 func TestServerEndsConnectionsWithRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serve(t, streamable.HandlerOptions{MaxConnection: 10 * time.Second, Retry: 3 * time.Second})
+		s := serve(t, streamable.HandlerOptions{Streams: streamable.Streams{MaxConnection: 10 * time.Second, Retry: 3 * time.Second}})
 		id := s.openSession(initialize)
 		stream := s.events("POST", call(1, "poll"), "MCP-Session-Id", id)
 		<-s.tools.started
@@ -287,7 +287,7 @@ func checkDisconnect(t *testing.T, e *events) {
 
 func TestIdleConnectionGetsComments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serve(t, streamable.HandlerOptions{KeepAlive: 10 * time.Second})
+		s := serve(t, streamable.HandlerOptions{Streams: streamable.Streams{KeepAlive: 10 * time.Second}})
 		response := s.do("GET", "", "MCP-Session-Id", s.openSession(initialize))
 		b := make([]byte, 1<<10)
 		response.Body.Read(b) // the first event
@@ -438,12 +438,12 @@ func TestEndOfSessionAnswersRequests(t *testing.T) {
 	})
 }
 
-// A client that reads nothing uses at most MaxQueue bytes, and does not block other sessions.
+// A client that reads nothing uses at most Limits.Queue bytes, and does not block other sessions.
 func TestStalledConnectionIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{
-			MaxQueue: 10 << 10, StallTimeout: 5 * time.Second,
-			Store: streamable.NewMemoryStore(streamable.MemoryOptions{MaxSessionBytes: 20 << 10}),
+			Limits: streamable.Limits{Queue: 10 << 10}, Timeouts: streamable.Timeouts{Stall: 5 * time.Second},
+			Sessions: streamable.Sessions{Store: streamable.NewMemoryStore(streamable.MemoryOptions{MaxSessionBytes: 20 << 10})},
 		})
 		stalled := s.openSession(initialize)
 		sender := s.tools.last()
@@ -486,7 +486,7 @@ func TestUnreadAnswersCountTowardsLimits(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tools := newTools()
 				tools.configure = func(cfg *session.Config) { cfg.MaxBytes = 100 << 10 }
-				s := serveOver(t, streamable.HandlerOptions{StreamAfter: after, MaxQueue: 20 << 10}, tools,
+				s := serveOver(t, streamable.HandlerOptions{Streams: streamable.Streams{After: after}, Limits: streamable.Limits{Queue: 20 << 10}}, tools,
 					func(l net.Listener) net.Listener { return l })
 				id := s.openSession(initialize)
 				long := func(n int) string {
@@ -560,7 +560,7 @@ func TestServerDoesNotCopyLongEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &addressStore{EventStore: streamable.NewMemoryStore(streamable.MemoryOptions{})}
 		var n atomic.Int32
-		s := serve(t, streamable.HandlerOptions{StreamAfter: -1, Store: store})
+		s := serve(t, streamable.HandlerOptions{Streams: streamable.Streams{After: -1}, Sessions: streamable.Sessions{Store: store}})
 		s.wrap = func(w http.ResponseWriter) http.ResponseWriter { return copyCounter{w, store, &n} }
 		id := s.openSession(initialize)
 		long := strings.Repeat("x", 200<<10)
@@ -623,7 +623,7 @@ func TestSlowConnectionReceivesLargeAnswer(t *testing.T) {
 	for name, after := range map[string]time.Duration{"JSON": time.Hour, "stream": -1} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := serveOver(t, streamable.HandlerOptions{StreamAfter: after, StallTimeout: 5 * time.Second}, newTools(),
+				s := serveOver(t, streamable.HandlerOptions{Streams: streamable.Streams{After: after}, Timeouts: streamable.Timeouts{Stall: 5 * time.Second}}, newTools(),
 					func(l net.Listener) net.Listener { return slowListener{l, 20 << 10} })
 				id := s.openSession(initialize)
 				long := strings.Repeat("x", 400<<10)

@@ -35,7 +35,7 @@ func inputRequestOfTaskUsesResultStream(t *testing.T, after time.Duration) {
 	o := newTools()
 	o.tasks = receiver.ServerCapabilities(true)
 	o.configure = func(cfg *session.Config) { receiver.Attach(cfg, receiver.Options{Manager: manager}) }
-	s := serveOver(t, streamable.HandlerOptions{StreamAfter: after}, o, func(l net.Listener) net.Listener { return l })
+	s := serveOver(t, streamable.HandlerOptions{Streams: streamable.Streams{After: after}}, o, func(l net.Listener) net.Listener { return l })
 	id := s.openSession(initialize)
 	message := func(method, params string) string {
 		return `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":` + params + `}`

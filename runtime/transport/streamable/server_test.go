@@ -87,8 +87,8 @@ func TestCustomSessionIDs(t *testing.T) {
 		next := make(chan string, 1)
 		var log strings.Builder
 		s := serve(t, streamable.HandlerOptions{
-			SessionID: func() string { return <-next }, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-			IdleTimeout: time.Minute,
+			Sessions: streamable.Sessions{ID: func() string { return <-next }}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			Timeouts: streamable.Timeouts{Idle: time.Minute},
 		})
 		open := func(id string) int {
 			next <- id
@@ -121,7 +121,7 @@ func TestCustomSessionIDs(t *testing.T) {
 // Proves HTTP-02, HTTP-03, HTTP-08, HTTP-10, HTTP-43 and HTTP-51.
 func TestServerRejectsInvalidRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serve(t, streamable.HandlerOptions{MaxMessage: 1000, Hosts: []string{"localhost"}})
+		s := serve(t, streamable.HandlerOptions{Limits: streamable.Limits{Message: 1000}, Access: streamable.Access{Hosts: []string{"localhost"}}})
 		id := s.openSession(initialize)
 		for _, test := range []struct {
 			name, method, body string
@@ -252,9 +252,9 @@ func TestStatelessServer(t *testing.T) {
 // Proves HTTP-22.
 func TestStatelessRequestContinuesForLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serve(t, streamable.HandlerOptions{Stateless: true, MaxSessions: 3, Linger: 10 * time.Second})
+		s := serve(t, streamable.HandlerOptions{Stateless: true, Limits: streamable.Limits{Sessions: 3}, Timeouts: streamable.Timeouts{Linger: 10 * time.Second}})
 		for range 3 {
-			stream := s.events("POST", call(1, "wait")) // the stream opens after StreamAfter
+			stream := s.events("POST", call(1, "wait")) // the stream opens after Streams.After
 			<-s.tools.started
 			stream.body.Close()
 		}
@@ -278,10 +278,10 @@ func TestStatelessRequestContinuesForLinger(t *testing.T) {
 	})
 }
 
-// A batch counts towards MaxStreams with each of its requests, although it has one stream.
+// A batch counts towards Limits.Streams with each of its requests, although it has one stream.
 func TestBatchCountsAsItsRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serve(t, streamable.HandlerOptions{MaxStreams: 4})
+		s := serve(t, streamable.HandlerOptions{Limits: streamable.Limits{Streams: 4}})
 		id := s.openSession(initializeOld)
 		batch := func(first, n int) string {
 			calls := make([]string, n)
@@ -309,7 +309,7 @@ func TestBatchCountsAsItsRequests(t *testing.T) {
 // answers.
 func TestServerAcceptsAnswersAtLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serve(t, streamable.HandlerOptions{MaxStreams: 4})
+		s := serve(t, streamable.HandlerOptions{Limits: streamable.Limits{Streams: 4}})
 		id := s.openSession(initialize)
 		standing := s.events("GET", "", "MCP-Session-Id", id)
 		defer standing.body.Close()
@@ -343,8 +343,8 @@ func TestServerAcceptsAnswersAtLimit(t *testing.T) {
 // When other principals open sessions, the principal with the most sessions loses an idle one.
 func TestPrincipalWithMostSessionsLosesIdleOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serve(t, streamable.HandlerOptions{MaxSessions: 5, MaxSessionsPerPrincipal: 4,
-			Principal: func(r *http.Request) (string, error) { return r.Header.Get("Authorization"), nil }})
+		s := serve(t, streamable.HandlerOptions{Limits: streamable.Limits{Sessions: 5, SessionsPerPrincipal: 4},
+			Access: streamable.Access{Principal: func(r *http.Request) (string, error) { return r.Header.Get("Authorization"), nil }}})
 		open := func(principal string) string {
 			time.Sleep(time.Second)
 			return s.openSession(initialize, "Authorization", principal)
@@ -360,11 +360,11 @@ func TestPrincipalWithMostSessionsLosesIdleOne(t *testing.T) {
 		for range 6 {
 			mallory = append(mallory, open("mallory"))
 		}
-		check(mallory[0], "mallory", 404) // above MaxSessionsPerPrincipal
+		check(mallory[0], "mallory", 404) // above Limits.SessionsPerPrincipal
 		check(mallory[1], "mallory", 404)
 		check(mallory[2], "mallory", 200)
 		time.Sleep(time.Second)
-		bob := open("bob") // above MaxSessions: mallory has most, and mallory[3] is idle longest
+		bob := open("bob") // above Limits.Sessions: mallory has most, and mallory[3] is idle longest
 		check(mallory[3], "mallory", 404)
 		check(ann, "ann", 200)
 		check(bob, "bob", 200)
@@ -401,11 +401,11 @@ func TestServerLimitsSizeOfInitialize(t *testing.T) {
 	})
 }
 
-// Incomplete messages hold at most MaxInitialize without a session, and four times MaxMessage
-// within a session, apart from MaxInitialize bytes of each.
+// Incomplete messages hold at most Limits.Initialize without a session, and four times MaxMessage
+// within a session, apart from Limits.Initialize bytes of each.
 func TestServerLimitsIncompleteMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serve(t, streamable.HandlerOptions{MaxMessage: 200 << 10, MaxInitialize: 10 << 10, ReadTimeout: time.Minute})
+		s := serve(t, streamable.HandlerOptions{Limits: streamable.Limits{Message: 200 << 10, Initialize: 10 << 10}, Timeouts: streamable.Timeouts{Read: time.Minute}})
 		id := s.openSession(initialize)
 		blocked, end := io.Pipe() // blocks all bodies after their text
 		status := make(chan int, 10)
@@ -468,7 +468,7 @@ func TestServerSurvivesPanics(t *testing.T) {
 				panic("no")
 			}
 			s.tools.open(r, conn)
-		}, streamable.HandlerOptions{MaxSessions: 1, Logger: slog.New(slog.DiscardHandler)})
+		}, streamable.HandlerOptions{Limits: streamable.Limits{Sessions: 1}, Logger: slog.New(slog.DiscardHandler)})
 		s.serveHTTP(plain)
 		for range 3 {
 			if got := s.status("POST", initialize); got != 500 {
@@ -478,7 +478,7 @@ func TestServerSurvivesPanics(t *testing.T) {
 		panics = false
 		s.openSession(initialize)
 
-		other := serve(t, streamable.HandlerOptions{SessionID: func() string { panic("no") }, Logger: slog.New(slog.DiscardHandler)})
+		other := serve(t, streamable.HandlerOptions{Sessions: streamable.Sessions{ID: func() string { panic("no") }}, Logger: slog.New(slog.DiscardHandler)})
 		if got := other.status("POST", initialize); got != 500 {
 			t.Errorf("SessionID panics: %d", got)
 		}
@@ -538,12 +538,12 @@ func TestNotificationsAndResponsesGetStatus202(t *testing.T) {
 // Proves HTTP-52.
 func TestSessionBelongsToItsPrincipal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serve(t, streamable.HandlerOptions{Principal: func(r *http.Request) (string, error) {
+		s := serve(t, streamable.HandlerOptions{Access: streamable.Access{Principal: func(r *http.Request) (string, error) {
 			if name := r.Header.Get("Authorization"); name != "" {
 				return name, nil
 			}
 			return "", http.ErrNoCookie
-		}})
+		}}})
 		id := s.openSession(initialize, "Authorization", "ann")
 		if got := s.text(call(1, "principal"), "MCP-Session-Id", id, "Authorization", "ann"); !strings.Contains(got, `"text":"ann"`) {
 			t.Errorf("the answer for ann is %s", got)
@@ -568,7 +568,7 @@ func TestSessionBelongsToItsPrincipal(t *testing.T) {
 
 func TestIdleSessionsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serve(t, streamable.HandlerOptions{IdleTimeout: time.Minute})
+		s := serve(t, streamable.HandlerOptions{Timeouts: streamable.Timeouts{Idle: time.Minute}})
 		idle, busy, listening := s.openSession(initialize), s.openSession(initialize), s.openSession(initialize)
 		stream := s.events("POST", call(1, "wait"), "MCP-Session-Id", busy)
 		stream.body.Close() // the handler continues
@@ -594,7 +594,7 @@ func TestIdleSessionsExpire(t *testing.T) {
 
 func TestServerLimitsSessionsAndStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serve(t, streamable.HandlerOptions{MaxSessions: 2, MaxStreams: 3, Principal: byToken})
+		s := serve(t, streamable.HandlerOptions{Limits: streamable.Limits{Sessions: 2, Streams: 3}, Access: streamable.Access{Principal: byToken}})
 		a, b := s.openSession(initialize), s.openSession(initialize, "Authorization", "ben")
 		held := []*events{s.events("GET", "", "MCP-Session-Id", a), s.events("GET", "", "MCP-Session-Id", b, "Authorization", "ben")}
 		response := s.do("POST", initialize)
@@ -631,10 +631,10 @@ func TestServerLimitsSessionsAndStreams(t *testing.T) {
 	})
 }
 
-// Without sessions, MaxSessions limits the requests that are served at once.
+// Without sessions, Limits.Sessions limits the requests that are served at once.
 func TestStatelessServerLimitsRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serve(t, streamable.HandlerOptions{Stateless: true, MaxSessions: 1, StreamAfter: -1})
+		s := serve(t, streamable.HandlerOptions{Stateless: true, Limits: streamable.Limits{Sessions: 1}, Streams: streamable.Streams{After: -1}})
 		stream := s.events("POST", call(1, "wait"))
 		<-s.tools.started
 		if got := s.status("POST", call(2, "echo")); got != 429 {
@@ -651,14 +651,14 @@ func TestStatelessServerLimitsRequests(t *testing.T) {
 	})
 }
 
-// The messages pending for a session that reads nothing are limited by MaxQueue.
+// The messages pending for a session that reads nothing are limited by Limits.Queue.
 //
 // Proves HTTP-10.
 func TestServerLimitsPendingMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conns := make(chan transport.Conn, 1)
 		handler := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { conns <- conn },
-			streamable.HandlerOptions{MaxQueue: 1000, StallTimeout: time.Second})
+			streamable.HandlerOptions{Limits: streamable.Limits{Queue: 1000}, Timeouts: streamable.Timeouts{Stall: time.Second}})
 		defer handler.Close()
 		post := func(text string, header ...string) *httptest.ResponseRecorder {
 			r := httptest.NewRequest("POST", "/", strings.NewReader(text))

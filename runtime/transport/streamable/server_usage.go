@@ -9,7 +9,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
 )
 
-// place counts a POST without a session against MaxSessions, from before its message is read until
+// place counts a POST without a session against Limits.Sessions, from before its message is read until
 // its answer is written, or until its connection is over if that is later. Otherwise clients that
 // write or read slowly could hold any number of messages in memory. All POSTs of a Stateless handler
 // have a place, and modern requests.
@@ -87,14 +87,14 @@ const networkShare = 2
 
 // maxBodies is how many bytes the requests of an account may have, and the answers that it does not
 // read.
-func (h *Handler) maxBodies() int { return guard.MaxBodies * h.o.MaxMessage }
+func (h *Handler) maxBodies() int { return guard.MaxBodies * h.o.Limits.Message }
 
 // use returns the usage of an account, until unuse. mu must be held.
 func (h *Handler) use(account string) *usage {
 	u := h.usages[account]
 	if u == nil {
 		u = &usage{account: account, max: h.limitOf(account)}
-		u.maxRequests = max(u.max, h.o.MaxStreams) // one session may use all
+		u.maxRequests = max(u.max, h.o.Limits.Streams) // one session may use all
 		if h.guard.IsNetwork(account) {
 			u.bodies = h.strangers.bodies.Part(h.maxBodies() / networkShare)
 			u.queued = h.strangers.queued.Part(h.maxBodies() / networkShare)
@@ -122,7 +122,7 @@ func (h *Handler) unuse(u *usage) {
 func (h *Handler) enter(account string) (u *usage, free int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	u, free = h.use(account), h.o.MaxInitialize
+	u, free = h.use(account), h.o.Limits.Initialize
 	if u.posts.Add(1) > u.maxExchanges() {
 		free = 0
 	}
@@ -164,7 +164,7 @@ func (u *usage) exchange() bool {
 func (h *Handler) takePlace(account string) (*place, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.places >= h.o.MaxSessions {
+	if h.places >= h.o.Limits.Sessions {
 		return nil, errFull
 	}
 	u := h.use(account)

@@ -74,7 +74,7 @@ func (m mcpwire) overStdio(ctx context.Context, name string, revisions ...mcp.Re
 
 func (m mcpwire) overHTTP(streamAfter time.Duration, revisions ...mcp.Revision) opener {
 	return func(ctx context.Context) (client, error) {
-		options := streamable.HandlerOptions{StreamAfter: streamAfter}
+		options := streamable.HandlerOptions{Streams: streamable.Streams{After: streamAfter}}
 		handler := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { m.serve(conn) }, options)
 		if len(revisions) > 0 {
 			handler = m.handler(options)

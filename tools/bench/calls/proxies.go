@@ -97,13 +97,13 @@ func proxyOverHTTP(streamAfter int) opener {
 	return func(ctx context.Context) (client, error) {
 		options := streamable.HandlerOptions{}
 		if streamAfter < 0 {
-			options.StreamAfter = -1
+			options.Streams.After = -1
 		}
 		handler := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { serverText().serve(conn) }, options)
 		server, pool := httptest.NewServer(handler), pooled()
 		c, err := proxyOf(func(context.Context) (transport.Conn, error) {
 			return streamable.Dial(server.URL, streamable.ClientOptions{Options: httpclient.Options{HTTP: pool}})
-		}).overHTTP(options.StreamAfter)(ctx)
+		}).overHTTP(options.Streams.After)(ctx)
 		if err != nil {
 			return client{}, err
 		}

@@ -61,7 +61,7 @@ const tool = "weather"
 func mcpwireHandler() http.Handler {
 	s := server.New("server", "1", nil)
 	server.AddTool(s, tool, "", func(context.Context, *server.Call, struct{}) (string, error) { return "rain", nil })
-	return s.Handler(&streamable.HandlerOptions{MaxSessions: 100_000})
+	return s.Handler(&streamable.HandlerOptions{Limits: streamable.Limits{Sessions: 100_000}})
 }
 
 func mcpwireConnect(ctx context.Context, url string, pool *http.Client) (any, error) {

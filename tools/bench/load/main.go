@@ -342,8 +342,8 @@ func newServer(ctx context.Context) (*server, error) {
 			ServerInfo:   mcp.Implementation{Name: "server", Version: "1"},
 		}, cfg)
 	}, streamable.HandlerOptions{
-		Store:       streamable.NewMemoryStore(streamable.MemoryOptions{MaxBytes: 1 << 20}), // full when the measurement begins
-		MaxSessions: 100_000,
+		Sessions: streamable.Sessions{Store: streamable.NewMemoryStore(streamable.MemoryOptions{MaxBytes: 1 << 20})}, // full when the measurement begins
+		Limits:   streamable.Limits{Sessions: 100_000},
 	})
 	return &server{manager, handler, httptest.NewServer(handler)}, nil
 }

@@ -103,8 +103,8 @@ func (m *mixture) serve() error {
 		return errors.Join(err, os.RemoveAll(m.dir))
 	}
 	s := mcpserver.New("server", "1", &mcpserver.Config{Limits: mcpserver.Limits{Subscriptions: 1 << 20}, Tasks: task.Config{
-		Store:      m.store,
-		DefaultTTL: m.ttl, PollInterval: m.poll, ParkAfter: parkAfter, Limits: task.Limits{Tasks: -1, Bytes: -1, Rate: -1},
+		Store: m.store,
+		TTL:   task.TTL{Default: m.ttl}, Updates: task.Updates{Poll: m.poll}, Recovery: task.Recovery{ParkAfter: parkAfter}, Limits: task.Limits{Tasks: -1, Bytes: -1, Rate: -1},
 	}})
 	m.server = s
 	_, err = mcpserver.AddTool(s, "echo", "", func(_ context.Context, _ *mcpserver.Call, in text) (string, error) { return in.Text, nil })
@@ -132,9 +132,9 @@ func (m *mixture) serve() error {
 		return errors.Join(err, m.store.Close(), os.RemoveAll(m.dir))
 	}
 	m.handler = s.Handler(&streamable.HandlerOptions{
-		Store:       streamable.NewMemoryStore(streamable.MemoryOptions{MaxBytes: 1 << 20}), // full when the measurement begins
-		MaxSessions: 100_000,
-		Principal:   func(r *http.Request) (string, error) { return r.Header.Get(principalHeader), nil },
+		Sessions: streamable.Sessions{Store: streamable.NewMemoryStore(streamable.MemoryOptions{MaxBytes: 1 << 20})}, // full when the measurement begins
+		Limits:   streamable.Limits{Sessions: 100_000},
+		Access:   streamable.Access{Principal: func(r *http.Request) (string, error) { return r.Header.Get(principalHeader), nil }},
 	})
 	m.http = httptest.NewServer(m.handler)
 	m.change = func() error {

@@ -117,7 +117,7 @@ func doneMCPGo(context.Context, mcpgo.CallToolRequest) (*mcpgo.CallToolResult, e
 
 func embedOptions() embed.Options {
 	return embed.Options{
-		Tasks: task.Config{Store: memory.New(), Limits: unlimited, DefaultTTL: keeping},
+		Tasks: task.Config{Store: memory.New(), Limits: unlimited, TTL: task.TTL{Default: keeping}},
 		Tools: map[string]embed.Tool{"t": {}},
 	}
 }

@@ -69,7 +69,7 @@ var unlimited = task.Limits{Tasks: -1, Bytes: -1, Rate: -1}
 
 func newManager(b *testing.B, store task.Store, ttl time.Duration) *task.Manager {
 	b.Helper()
-	m, err := task.New(context.Background(), task.Config{Store: store, Limits: unlimited, DefaultTTL: ttl})
+	m, err := task.New(context.Background(), task.Config{Store: store, Limits: unlimited, TTL: task.TTL{Default: ttl}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -279,7 +279,7 @@ func BenchmarkTaskStep(b *testing.B) {
 		{"bolt", boltStore, time.Hour, 0},
 	} {
 		b.Run(x.name, func(b *testing.B) {
-			s := front.New("s", "1", &front.Config{Tasks: task.Config{Store: x.open(b), Limits: unlimited, DefaultTTL: x.ttl}})
+			s := front.New("s", "1", &front.Config{Tasks: task.Config{Store: x.open(b), Limits: unlimited, TTL: task.TTL{Default: x.ttl}}})
 			_, err := front.AddTool(s, "t", "", func(ctx context.Context, c *front.Call, _ struct{}) (string, error) {
 				for i := range steps {
 					if _, err := front.Step(ctx, c, "step", func(context.Context) (int, error) { return i, nil }); err != nil {
@@ -362,7 +362,7 @@ func connectExtension(b *testing.B, store task.Store, ttl time.Duration) *sessio
 // once. All callers share the client, so more notifications than by default may be pending.
 func serveExtension(b *testing.B, store task.Store, ttl time.Duration, tool front.ToolFunc[struct{}, string]) (*front.Server, *author.Client) {
 	b.Helper()
-	s := front.New("s", "1", &front.Config{Tasks: task.Config{Store: store, Limits: unlimited, DefaultTTL: ttl}})
+	s := front.New("s", "1", &front.Config{Tasks: task.Config{Store: store, Limits: unlimited, TTL: task.TTL{Default: ttl}}})
 	if _, err := front.AddTool(s, "t", "", tool, front.Tasks(receiver.Support{After: -1})); err != nil {
 		b.Fatal(err)
 	}
@@ -416,7 +416,7 @@ func authorDone(context.Context, *front.Call, struct{}) (string, error) { return
 // authorServer returns a server with a tool that can be called as a task.
 func authorServer(b *testing.B, tool front.ToolFunc[struct{}, string]) *front.Server {
 	b.Helper()
-	s := front.New("s", "1", &front.Config{Tasks: task.Config{Store: memory.New(), Limits: unlimited, DefaultTTL: keeping}})
+	s := front.New("s", "1", &front.Config{Tasks: task.Config{Store: memory.New(), Limits: unlimited, TTL: task.TTL{Default: keeping}}})
 	if _, err := front.AddTool(s, "t", "", tool, front.Tasks(receiver.Support{})); err != nil {
 		b.Fatal(err)
 	}

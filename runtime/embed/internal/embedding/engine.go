@@ -76,7 +76,7 @@ func New(o embed.Options, b Backend) (*Engine, error) {
 	if o.Tasks.Store == nil {
 		return nil, errors.New("embed: Options.Tasks has no Store")
 	}
-	if o.Tasks.Recover != nil {
+	if o.Tasks.Recovery.Recover != nil {
 		return nil, errors.New("embed: Options.Tasks.Recover is set: the embedding runs recovered tasks itself")
 	}
 	e := &Engine{backend: b, list: o.List, config: o.Tasks, principal: o.Principal, tools: make(map[string]*embed.Tool, len(o.Tools))}
@@ -96,9 +96,9 @@ func New(o embed.Options, b Backend) (*Engine, error) {
 			return nil, fmt.Errorf("embed: Options.Default: %w", err)
 		}
 	}
-	e.config.Recover = e.recover
-	if e.config.ToolVersion == nil {
-		e.config.ToolVersion = e.toolVersion
+	e.config.Recovery.Recover = e.recover
+	if e.config.Recovery.ToolVersion == nil {
+		e.config.Recovery.ToolVersion = e.toolVersion
 	}
 	e.lifetime, e.end = context.WithCancelCause(context.Background())
 	return e, nil
@@ -268,7 +268,7 @@ func (e *Engine) Close() error {
 	return nil
 }
 
-// recover returns the work of a task whose process has ended; see [task.Config].Recover.
+// recover returns the work of a task whose process has ended; see [task.Config].Recovery.Recover.
 func (e *Engine) recover(r task.Record) task.Work {
 	if r.Method != mcp.MethodToolsCall {
 		return nil
@@ -326,7 +326,7 @@ func (e *Engine) lacks(name string) bool {
 	return e.missing[name] != nil
 }
 
-// toolVersion returns the version of a tool; see [task.Config].ToolVersion.
+// toolVersion returns the version of a tool; see [task.Config].Recovery.ToolVersion.
 func (e *Engine) toolVersion(name string) string {
 	if t := e.tool(name); t != nil {
 		return t.Version

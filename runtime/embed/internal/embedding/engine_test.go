@@ -407,7 +407,7 @@ func TestInvalidOptions(t *testing.T) {
 	store := memory.New()
 	for want, o := range map[string]embed.Options{
 		"no Store":                          {},
-		"Recover is set":                    {Tasks: task.Config{Store: store, Recover: func(task.Record) task.Work { return nil }}},
+		"Recover is set":                    {Tasks: task.Config{Store: store, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return nil }}}},
 		`tool "t": task support "may"`:      {Tasks: task.Config{Store: store}, Tools: map[string]embed.Tool{"t": {Support: receiver.Support{Mode: "may"}}}},
 		`Default: task support "may"`:       {Tasks: task.Config{Store: store}, Default: &embed.Tool{Support: receiver.Support{Mode: "may"}}},
 		`tool "t": label "g pu": want`:      {Tasks: task.Config{Store: store}, Tools: map[string]embed.Tool{"t": {Support: receiver.Support{Restartable: true, Labels: []string{"g pu"}}}}},
@@ -687,7 +687,7 @@ func TestTaskWaitsForTool(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				options := func(o *embed.Options) {
-					o.Default, o.Tasks.ParkAfter, o.Tasks.Logger = new(embed.Durable()), parkAfter, slog.New(slog.DiscardHandler)
+					o.Default, o.Tasks.Recovery.ParkAfter, o.Tasks.Logger = new(embed.Durable()), parkAfter, slog.New(slog.DiscardHandler)
 				}
 				p := newPeer("p")
 				s := newServer(t, tools{"t": hang}, options)

@@ -17,8 +17,8 @@ import (
 // durable makes all tools durable, and parks tasks that wait for a minute.
 func durable(o *embed.Options) {
 	o.Default = new(embed.Durable())
-	o.Tasks.ParkAfter = time.Minute
-	o.Tasks.DefaultTTL, o.Tasks.MaxTTL = 1000*time.Hour, 1000*time.Hour
+	o.Tasks.Recovery.ParkAfter = time.Minute
+	o.Tasks.TTL.Default, o.Tasks.TTL.Max = 1000*time.Hour, 1000*time.Hour
 }
 
 // order is a tool that runs steps, sends an input request, and sleeps. It counts the runs of each

@@ -73,7 +73,7 @@ func serveOwn(f embedtest.Fixture) (*embedtest.Endpoint, error) {
 	if err := s.Start(context.Background()); err != nil {
 		return nil, err
 	}
-	handler := s.Handler(&streamable.HandlerOptions{Principal: func(r *http.Request) (string, error) {
+	handler := s.Handler(&streamable.HandlerOptions{Access: streamable.Access{Principal: func(r *http.Request) (string, error) {
 		switch {
 		case f.Tokens:
 			user, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -85,7 +85,7 @@ func serveOwn(f embedtest.Fixture) (*embedtest.Endpoint, error) {
 			return principal(r.Context(), r.Header), nil
 		}
 		return "", nil
-	}})
+	}}})
 	var running sync.WaitGroup
 	return &embedtest.Endpoint{
 		Handler: handler,

@@ -49,10 +49,11 @@ func (s setup) fixture(store task.Store, b *board) Fixture {
 	limits.Tasks = cmp.Or(limits.Tasks, -1)
 	limits.Bytes = cmp.Or(limits.Bytes, -1)
 	limits.Rate = cmp.Or(limits.Rate, -1)
+	limits.PageSize = s.PageSize
 	f := Fixture{Tools: tools, Tokens: s.Tokens, Options: embed.Options{
 		Tasks: task.Config{
-			Store: store, Limits: limits, PageSize: s.PageSize, ParkAfter: s.ParkAfter, MaxReruns: s.MaxReruns,
-			PollInterval: pollInterval, ProgressInterval: -1, Logger: slog.New(slog.DiscardHandler),
+			Store: store, Limits: limits, Recovery: task.Recovery{ParkAfter: s.ParkAfter, MaxReruns: s.MaxReruns},
+			Updates: task.Updates{Poll: pollInterval, Progress: task.Off}, Logger: slog.New(slog.DiscardHandler),
 		},
 		Tools: supports, List: s.List,
 	}}

@@ -290,17 +290,17 @@ func (w *world) boot(t *testing.T, slot int) *process {
 	}
 	cfg := &server.Config{
 		Logger: silent, Shared: server.Shared{StateKeys: [][]byte{[]byte(strings.Repeat("k", 32))}}, Limits: server.Limits{InputTimeout: -1},
-		Tasks: task.Config{Store: &processStore{p.store, w, p}, ParkAfter: -1, DefaultTTL: 1000 * time.Hour, MaxTTL: 1000 * time.Hour, Limits: task.Limits{Rate: -1}, MaxReruns: -1, Logger: silent},
+		Tasks: task.Config{Store: &processStore{p.store, w, p}, Recovery: task.Recovery{ParkAfter: -1, MaxReruns: -1}, TTL: task.TTL{Default: 1000 * time.Hour, Max: 1000 * time.Hour}, Limits: task.Limits{Rate: -1}, Logger: silent},
 	}
 	cfg.Session.Principal = "ada"
 	if w.fate.expires > 0 {
-		cfg.Tasks.DefaultTTL, cfg.Tasks.MaxTTL = w.fate.expires, w.fate.expires
+		cfg.Tasks.TTL.Default, cfg.Tasks.TTL.Max = w.fate.expires, w.fate.expires
 	}
 	if w.fate.fleet {
 		cfg.Tasks.Member.Lease = 3 * time.Second
 	}
 	if w.fate.parks {
-		cfg.Tasks.ParkAfter = 7 * time.Millisecond
+		cfg.Tasks.Recovery.ParkAfter = 7 * time.Millisecond
 	}
 	p.s = server.New("durable", "1", cfg)
 	support := receiver.Support{Restartable: w.fate.mode != relaxed, After: -1}

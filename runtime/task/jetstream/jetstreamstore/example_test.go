@@ -38,6 +38,6 @@ func Example() {
 	defer locator.Close()
 	s := server.New("shop", "1.0.0", &server.Config{Shared: server.Shared{Bus: jetstreamstore.NewBus(nc, "")}})
 	defer s.Close()
-	http.Handle("/mcp", s.Handler(&streamable.HandlerOptions{Store: sessions, Locator: locator}))
+	http.Handle("/mcp", s.Handler(&streamable.HandlerOptions{Sessions: streamable.Sessions{Store: sessions, Locator: locator}}))
 	log.Fatal(http.ListenAndServe(":8080", nil))
 }

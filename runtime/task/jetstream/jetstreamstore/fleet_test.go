@@ -77,8 +77,8 @@ func startNode(t *testing.T, servers *natstest.Cluster, name string, others ...f
 		add(n.server)
 	}
 	n.handler = n.server.Handler(&streamable.HandlerOptions{
-		Store: n.Store, Locator: n.Locator, Retry: 10 * time.Millisecond, StreamAfter: -1, Logger: slog.New(slog.DiscardHandler),
-		Principal: func(r *http.Request) (string, error) { return r.Header.Get("Authorization"), nil },
+		Sessions: streamable.Sessions{Store: n.Store, Locator: n.Locator}, Streams: streamable.Streams{Retry: 10 * time.Millisecond, After: -1}, Logger: slog.New(slog.DiscardHandler),
+		Access: streamable.Access{Principal: func(r *http.Request) (string, error) { return r.Header.Get("Authorization"), nil }},
 	})
 	n.http = &httptest.Server{Listener: listener, Config: &http.Server{Handler: n.handler}}
 	n.http.Start()

@@ -183,8 +183,8 @@ func (p *program) run(ctx context.Context) (started bool, err error) {
 	forward := &http.Transport{}
 	defer forward.CloseIdleConnections()
 	handler := s.Handler(&streamable.HandlerOptions{
-		Store: sessions, Locator: locator, ForwardTransport: forward, Retry: 50 * time.Millisecond,
-		Principal: func(r *http.Request) (string, error) { return r.Header.Get("Authorization"), nil },
+		Sessions: streamable.Sessions{Store: sessions, Locator: locator, ForwardTransport: forward}, Streams: streamable.Streams{Retry: 50 * time.Millisecond},
+		Access: streamable.Access{Principal: func(r *http.Request) (string, error) { return r.Header.Get("Authorization"), nil }},
 	})
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", handler)
@@ -220,8 +220,8 @@ func (p *program) server(store task.Store) *server.Server {
 		Shared: server.Shared{StateKeys: [][]byte{[]byte(strings.Repeat("k", 32))}}, Limits: server.Limits{Drain: drainTime},
 		Tasks: task.Config{
 			Store:  store,
-			Member: member, DefaultTTL: taskTTL, MaxTTL: taskTTL, ParkAfter: parkAfter,
-			Limits: task.Limits{Tasks: -1, Bytes: -1, Rate: -1}, Observer: lives{},
+			Member: member, TTL: task.TTL{Default: taskTTL, Max: taskTTL}, Recovery: task.Recovery{ParkAfter: parkAfter},
+			Limits: task.Limits{Tasks: -1, Bytes: -1, Rate: -1}, Hooks: task.Hooks{Observer: lives{}},
 		},
 	})
 	// A result with a record of the work is not to be had any sooner: each call is a task at once.

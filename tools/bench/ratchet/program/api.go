@@ -16,8 +16,8 @@ import (
 // newServer returns a server with the tools of addTools, and a function that ends it and its tasks,
 // whose number is not limited.
 func newServer() (s *server.Server, end func() error, err error) {
-	limits := task.Limits{Tasks: -1, Bytes: -1, Rate: -1}
-	s = server.New("bench", "1", &server.Config{Tasks: task.Config{Store: memory.New(), Limits: limits, MaxJournal: -1}})
+	limits := task.Limits{Tasks: task.NoLimit, Bytes: task.NoLimit, Rate: task.NoLimit, Journal: task.NoLimit}
+	s = server.New("bench", "1", &server.Config{Tasks: task.Config{Store: memory.New(), Limits: limits}})
 	err = addTools(adder{
 		greet: func(name string, f func(context.Context, *server.Call, person) (string, error)) error {
 			_, err := server.AddTool(s, name, "Greets a person by name.", f)

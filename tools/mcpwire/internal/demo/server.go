@@ -37,7 +37,7 @@ func ServeHTTP(file string) error {
 		if err != nil {
 			return err
 		}
-		handler := s.Handler(&streamable.HandlerOptions{Store: events, StreamAfter: -1, Retry: 200 * time.Millisecond})
+		handler := s.Handler(&streamable.HandlerOptions{Sessions: streamable.Sessions{Store: events}, Streams: streamable.Streams{After: -1, Retry: 200 * time.Millisecond}})
 		web := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 		ended := make(chan error, 1)
 		go func() { ended <- web.Serve(listener) }() // ends with Close

@@ -55,7 +55,7 @@ func Web(log *trace.Log, server Server) (*Handler, error) {
 				fmt.Fprintln(server.Stderr, err)
 			}
 		})
-	}, streamable.HandlerOptions{MaxSessions: maxServers})
+	}, streamable.HandlerOptions{Limits: streamable.Limits{Sessions: maxServers}})
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", handler)
 	return &Handler{Handler: mux, path: "/mcp", close: func(ctx context.Context) error {
