@@ -223,15 +223,15 @@ func encodeEntries(entries []task.Entry) (b []byte) {
 
 // decodeEntries decodes what encodeEntries has encoded.
 func decodeEntries(b []byte) (entries []task.Entry, err error) {
-	p := parser{rest: b}
-	for len(p.rest) > 0 && !p.failed {
-		e, err := taskcode.DecodeEntry(nil, p.cut(p.uint()))
+	p := parser{taskcode.Parser{Rest: b}}
+	for len(p.Rest) > 0 && !p.Failed {
+		e, err := taskcode.DecodeEntry(nil, p.Cut(p.Uint()))
 		if err != nil {
 			return nil, err
 		}
 		entries = append(entries, e)
 	}
-	if p.failed {
+	if p.Failed {
 		return nil, taskcode.ErrDamaged
 	}
 	return entries, nil
@@ -242,40 +242,40 @@ func decode(m *message) (*stored, error) {
 	if len(m.Data) < 5 || binary.LittleEndian.Uint32(m.Data) != crc32.Update(crc32.Checksum([]byte(m.Subject), castagnoli), castagnoli, m.Data[4:]) {
 		return nil, corrupt(m, taskcode.ErrDamaged)
 	}
-	p := parser{rest: m.Data[4:]}
-	version := p.cut(1)[0]
+	p := parser{taskcode.Parser{Rest: m.Data[4:]}}
+	version := p.Cut(1)[0]
 	if version < 1 || version > formatSignals {
 		return nil, fmt.Errorf("jetstream: message %d has %w %d (this version reads %d)", m.Seq, errFormat, version, formatSignals)
 	}
 	s := &stored{seq: m.Seq}
-	copy(s.write[:], p.cut(8))
-	for n := p.byte(); n > 0 && !p.failed; n-- {
+	copy(s.write[:], p.Cut(8))
+	for n := p.Byte(); n > 0 && !p.Failed; n-- {
 		s.earlier = append(s.earlier, writeID{})
-		copy(s.earlier[len(s.earlier)-1][:], p.cut(8))
+		copy(s.earlier[len(s.earlier)-1][:], p.Cut(8))
 	}
-	seq := p.uint()
+	seq := p.Uint()
 	if s.body = p.blob(); s.body.parts > 0 {
-		copy(s.digest[:], p.cut(16))
+		copy(s.digest[:], p.Cut(16))
 	}
 	var params json.RawMessage
 	if version >= formatParams {
 		if s.params = p.blob(); s.params.parts > 0 {
-			copy(s.paramsDigest[:], p.cut(16))
+			copy(s.paramsDigest[:], p.Cut(16))
 		} else {
-			params = bytes.Clone(p.cut(p.uint()))
+			params = bytes.Clone(p.Cut(p.Uint()))
 		}
 	}
 	s.journal = p.blob()
-	s.flushed = int(p.uint())
+	s.flushed = int(p.Uint())
 	if version > 1 {
-		s.held = p.uint()
+		s.held = p.Uint()
 	}
-	head := p.cut(p.uint())
+	head := p.Cut(p.Uint())
 	var body []byte
 	if s.body.parts == 0 {
-		body = p.cut(p.uint())
+		body = p.Cut(p.Uint())
 	}
-	if p.failed {
+	if p.Failed {
 		return nil, corrupt(m, taskcode.ErrDamaged)
 	}
 	key := binary.BigEndian.AppendUint64(nil, seq)
@@ -294,7 +294,7 @@ func decode(m *message) (*stored, error) {
 	if len(s.record.Params) > 0 {
 		s.paramsDigest = digestOf(s.record.Params)
 	}
-	if s.tail, err = decodeEntries(p.rest); err != nil {
+	if s.tail, err = decodeEntries(p.Rest); err != nil {
 		return nil, corrupt(m, err)
 	}
 	if s.flushed+len(s.tail) != taskcode.Recorded(s.record.Durable) {
@@ -310,45 +310,16 @@ func corrupt(m *message, err error) error {
 	return fmt.Errorf("%w: message %d of %s: %w", task.ErrCorrupt, m.Seq, m.Subject, err)
 }
 
-// parser reads the values of a message. After a failure it returns zero values.
-type parser struct {
-	rest   []byte
-	failed bool
-}
-
-func (p *parser) cut(n uint64) []byte {
-	if n > uint64(len(p.rest)) {
-		p.failed, p.rest = true, nil
-		return nil
-	}
-	b := p.rest[:n]
-	p.rest = p.rest[n:]
-	return b
-}
-
-func (p *parser) byte() byte {
-	if b := p.cut(1); b != nil {
-		return b[0]
-	}
-	return 0
-}
-
-func (p *parser) uint() uint64 {
-	v, n := binary.Uvarint(p.rest)
-	if n <= 0 {
-		p.failed, n = true, 0
-	}
-	p.rest = p.rest[n:]
-	return v
-}
+// parser reads the values of a message.
+type parser struct{ taskcode.Parser }
 
 func (p *parser) blob() (b blob) {
-	if b.parts = int(p.uint()); b.parts == 0 {
+	if b.parts = int(p.Uint()); b.parts == 0 {
 		return b
 	}
-	copy(b.generation[:], p.cut(8))
-	b.size = p.uint()
-	if sum := p.cut(4); sum != nil {
+	copy(b.generation[:], p.Cut(8))
+	b.size = p.Uint()
+	if sum := p.Cut(4); sum != nil {
 		b.sum = binary.LittleEndian.Uint32(sum)
 	}
 	return b

@@ -251,10 +251,10 @@ func DecodeEntry(key, data []byte) (e task.Entry, err error) {
 	if err != nil || len(rest) > 0 {
 		return e, ErrDamaged
 	}
-	p := parser{rest: content}
-	e = task.Entry{Kind: p.byte(), Failed: p.byte() == 1, Key: p.text(), Occurrence: int(p.uint()), Result: p.raw()}
-	if len(p.rest) > 0 {
-		e.Branch, e.Position = p.text(), int(p.uint())
+	p := parser{Parser{Rest: content}}
+	e = task.Entry{Kind: p.Byte(), Failed: p.Byte() == 1, Key: p.text(), Occurrence: int(p.Uint()), Result: p.raw()}
+	if len(p.Rest) > 0 {
+		e.Branch, e.Position = p.text(), int(p.Uint())
 	}
 	return e, p.end()
 }
@@ -422,9 +422,9 @@ func BodyParams(key, data []byte, r *task.Record, payload func() []byte) (json.R
 		return nil, err
 	}
 	body, _, err := block(key, data)
-	p := parser{rest: body}
-	params := p.cut(p.uint())
-	if err != nil || p.failed {
+	p := parser{Parser{Rest: body}}
+	params := p.Cut(p.Uint())
+	if err != nil || p.Failed {
 		return nil, ErrDamaged
 	}
 	return params, nil
@@ -437,25 +437,25 @@ func DecodeBody(key, data []byte, r *task.Record) error {
 	if err != nil || len(rest) > 0 {
 		return ErrDamaged
 	}
-	p := parser{rest: body}
+	p := parser{Parser{Rest: body}}
 	r.Params, r.Result, r.Error = p.raw(), p.raw(), p.raw()
-	for n := p.uint(); n > 0 && !p.failed; n-- {
+	for n := p.Uint(); n > 0 && !p.Failed; n-- {
 		r.InputRequests = append(r.InputRequests, task.InputRequest{
-			Number: p.uint(), Method: p.text(), Params: p.raw(), Result: p.raw(), Error: p.raw(),
+			Number: p.Uint(), Method: p.text(), Params: p.raw(), Result: p.raw(), Error: p.raw(),
 		})
 	}
 	if r.Durable != nil {
 		for i := range r.InputRequests {
-			r.InputRequests[i].Key, r.InputRequests[i].Occurrence = p.text(), int(p.uint())
+			r.InputRequests[i].Key, r.InputRequests[i].Occurrence = p.text(), int(p.Uint())
 		}
-		if len(p.rest) > 0 {
+		if len(p.Rest) > 0 {
 			for i := range r.InputRequests {
 				q := &r.InputRequests[i]
-				q.Branch, q.Position, q.Deadline = p.text(), int(p.uint()), p.time()
+				q.Branch, q.Position, q.Deadline = p.text(), int(p.Uint()), p.time()
 			}
 		}
-		if len(p.rest) > 0 {
-			for n := p.uint(); n > 0 && !p.failed; n-- {
+		if len(p.Rest) > 0 {
+			for n := p.Uint(); n > 0 && !p.Failed; n-- {
 				r.Durable.Signals = append(r.Durable.Signals, task.Signal{ID: p.text(), Name: p.text(), Value: p.raw()})
 			}
 		}
@@ -464,18 +464,18 @@ func DecodeBody(key, data []byte, r *task.Record) error {
 }
 
 func decodeHead(key, head []byte) (r task.Record, params int, err error) {
-	p := parser{rest: head}
-	format := p.byte()
+	p := parser{Parser{Rest: head}}
+	format := p.Byte()
 	if format < formatPlain || format > formatSignals {
 		return r, 0, ErrDamaged
 	}
-	flags := p.byte()
+	flags := p.Byte()
 	r = task.Record{
 		Seq:           binary.BigEndian.Uint64(key),
 		Restartable:   flags&flagRestartable != 0,
 		ID:            p.text(),
 		Owner:         p.text(),
-		Revision:      p.uint(),
+		Revision:      p.Uint(),
 		Status:        mcp.TaskStatus(p.text()),
 		StatusMessage: p.text(),
 		Created:       time.UnixMicro(p.int()).UTC(),
@@ -489,11 +489,11 @@ func decodeHead(key, head []byte) (r task.Record, params int, err error) {
 		Bytes:         p.int(),
 	}
 	if flags&flagReruns != 0 {
-		r.Reruns = int(p.uint())
+		r.Reruns = int(p.Uint())
 	}
 	if flags&flagProgress != 0 {
-		sent := math.Float64frombits(p.uint())
-		p.failed = p.failed || math.IsNaN(sent)
+		sent := math.Float64frombits(p.Uint())
+		p.Failed = p.Failed || math.IsNaN(sent)
 		r.Progress = &sent
 	}
 	if flags&flagName != 0 {
@@ -504,30 +504,30 @@ func decodeHead(key, head []byte) (r task.Record, params int, err error) {
 	}
 	if flags&flagDurable != 0 {
 		r.Durable = &task.Durable{
-			Parked: flags&flagParked != 0, Version: p.text(), LastInput: p.uint(), Wake: p.time(),
-			Recorded: int(p.uint()), RecordedBytes: int64(p.uint()),
+			Parked: flags&flagParked != 0, Version: p.text(), LastInput: p.Uint(), Wake: p.time(),
+			Recorded: int(p.Uint()), RecordedBytes: int64(p.Uint()),
 		}
-		p.failed = p.failed || r.Durable.Recorded < 0 || r.Durable.Recorded > MaxEntries
+		p.Failed = p.Failed || r.Durable.Recorded < 0 || r.Durable.Recorded > MaxEntries
 	}
 	if flags&flagClaim != 0 {
-		r.Claim = task.Claim{Member: p.text(), Epoch: p.uint()}
+		r.Claim = task.Claim{Member: p.text(), Epoch: p.Uint()}
 		r.Trace = p.text()
 	}
 	if format >= formatLabels {
 		r.Labels = p.texts()
 	}
 	if format >= formatPhase {
-		r.Phase, r.Lost = task.Phase(p.byte()), p.texts()
-		p.failed = p.failed || r.Phase > task.PhaseDoomed
+		r.Phase, r.Lost = task.Phase(p.Byte()), p.texts()
+		p.Failed = p.Failed || r.Phase > task.PhaseDoomed
 	}
 	if d := r.Durable; format >= formatUndo && d != nil {
-		d.Undos, d.Undo, d.UndoSince = int(p.uint()), task.Undo(p.byte()), p.time()
-		p.failed = p.failed || d.Undos < 0 || d.Undo > task.UndoExpired
+		d.Undos, d.Undo, d.UndoSince = int(p.Uint()), task.Undo(p.Byte()), p.time()
+		p.Failed = p.Failed || d.Undos < 0 || d.Undo > task.UndoExpired
 	}
-	p.failed = p.failed || format == formatUndo && !Undoes(&r)
+	p.Failed = p.Failed || format == formatUndo && !Undoes(&r)
 	if format >= formatParams {
-		params = int(p.uint())
-		p.failed = p.failed || params <= maxBodyParams && (format == formatParams || params != 0) || params > math.MaxInt32
+		params = int(p.Uint())
+		p.Failed = p.Failed || params <= maxBodyParams && (format == formatParams || params != 0) || params > math.MaxInt32
 	}
 	if format >= formatSignals {
 		if r.Durable == nil {
@@ -538,51 +538,58 @@ func decodeHead(key, head []byte) (r task.Record, params int, err error) {
 	return r, params, p.end()
 }
 
-// parser reads the values that the append functions wrote. After a failure it returns zero values.
-type parser struct {
-	rest   []byte
-	failed bool
+// Parser reads the values that the functions of this package, or of package encoding/binary, have
+// appended. After a failure it returns zero values.
+type Parser struct {
+	Rest   []byte // what was not read yet
+	Failed bool
 }
 
-func (p *parser) end() error {
-	if p.failed || len(p.rest) > 0 {
-		return ErrDamaged
-	}
-	return nil
-}
-
-func (p *parser) cut(n uint64) []byte {
-	if n > uint64(len(p.rest)) {
-		p.failed, p.rest = true, nil
+// Cut reads n bytes. They share the memory of the text.
+func (p *Parser) Cut(n uint64) []byte {
+	if n > uint64(len(p.Rest)) {
+		p.Failed, p.Rest = true, nil
 		return nil
 	}
-	s := p.rest[:n]
-	p.rest = p.rest[n:]
+	s := p.Rest[:n]
+	p.Rest = p.Rest[n:]
 	return s
 }
 
-func (p *parser) byte() byte {
-	if b := p.cut(1); b != nil {
+// Byte reads one byte.
+func (p *Parser) Byte() byte {
+	if b := p.Cut(1); b != nil {
 		return b[0]
 	}
 	return 0
 }
 
-func (p *parser) uint() uint64 {
-	v, n := binary.Uvarint(p.rest)
+// Uint reads an unsigned varint.
+func (p *Parser) Uint() uint64 {
+	v, n := binary.Uvarint(p.Rest)
 	if n <= 0 {
-		p.failed, n = true, 0
+		p.Failed, n = true, 0
 	}
-	p.rest = p.rest[n:]
+	p.Rest = p.Rest[n:]
 	return v
 }
 
-func (p *parser) int() int64 {
-	v, n := binary.Varint(p.rest)
-	if n <= 0 {
-		p.failed, n = true, 0
+// parser is a Parser for the values of a record.
+type parser struct{ Parser }
+
+func (p *parser) end() error {
+	if p.Failed || len(p.Rest) > 0 {
+		return ErrDamaged
 	}
-	p.rest = p.rest[n:]
+	return nil
+}
+
+func (p *parser) int() int64 {
+	v, n := binary.Varint(p.Rest)
+	if n <= 0 {
+		p.Failed, n = true, 0
+	}
+	p.Rest = p.Rest[n:]
 	return v
 }
 
@@ -593,10 +600,10 @@ func (p *parser) time() time.Time {
 	return time.Time{}
 }
 
-func (p *parser) text() string { return string(p.cut(p.uint())) }
+func (p *parser) text() string { return string(p.Cut(p.Uint())) }
 
 func (p *parser) texts() (list []string) {
-	for n := p.uint(); n > 0 && !p.failed; n-- {
+	for n := p.Uint(); n > 0 && !p.Failed; n-- {
 		list = append(list, p.text())
 	}
 	return list
@@ -604,15 +611,15 @@ func (p *parser) texts() (list []string) {
 
 // raw returns a copy of a payload, or nil for an empty one, which stands for an absent payload.
 func (p *parser) raw() json.RawMessage {
-	if s := p.cut(p.uint()); len(s) > 0 {
+	if s := p.Cut(p.Uint()); len(s) > 0 {
 		return append(json.RawMessage(nil), s...)
 	}
 	return nil
 }
 
 func (p *parser) token() (t mcp.ProgressToken) {
-	if s := p.cut(p.uint()); len(s) > 0 {
-		p.failed = codec.Unmarshal(s, &t) != nil || p.failed
+	if s := p.Cut(p.Uint()); len(s) > 0 {
+		p.Failed = codec.Unmarshal(s, &t) != nil || p.Failed
 	}
 	return t
 }
