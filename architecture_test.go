@@ -234,7 +234,7 @@ func TestFilesThatAskForSessions(t *testing.T) {
 		"runtime/transport/streamable/client_modern.go", "runtime/transport/streamable/server_modern.go", "runtime/transport/streamable/server_post.go",
 
 		// Bridges between peers of both kinds.
-		"runtime/embed/embedtest/kill.go", "runtime/embed/gosdk/attach.go", "runtime/embed/gosdk/task_session.go", "runtime/embed/gosdk/transport.go",
+		"runtime/embed/internal/embedtest/kill.go", "runtime/embed/gosdk/attach.go", "runtime/embed/gosdk/task_session.go", "runtime/embed/gosdk/transport.go",
 		"runtime/embed/mcpgo/client_transport.go", "runtime/embed/mcpgo/convert.go", "runtime/embed/mcpgo/intercept.go", "runtime/embed/mcpgo/task_session.go",
 		"runtime/embed/internal/embedding/edit.go", "runtime/embed/internal/embedding/rounds.go", "runtime/embed/internal/joined/client.go",
 		"runtime/proxy/client.go", "runtime/proxy/health.go", "runtime/proxy/link.go",
