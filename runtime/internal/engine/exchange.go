@@ -36,8 +36,8 @@ type Progress interface {
 	Silence() // drops it, and ends without waiting
 }
 
-// Exchange is one request or notification of the peer. Its exported fields do not change while it is
-// in a Set.
+// Exchange is one request or notification of the peer. Its exported fields, apart from Kept, do not
+// change while it is in a Set.
 type Exchange struct {
 	Size    int    // what it holds, in bytes
 	Session uint32 // number of the session in which it arrived; see transport.Reopener

@@ -149,9 +149,6 @@ type RequestMeta struct {
 	Capabilities []byte // of the client; nil if they are missing
 }
 
-// Named reports whether there is a version.
-func (m *RequestMeta) Named() bool { return m.version != nil }
-
 // Version returns the version. It fails as Read does.
 func (m *RequestMeta) Version() (version string, fault *jsonrpc.Error) {
 	p := parts{found: true, meta: *m}
