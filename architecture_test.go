@@ -221,7 +221,7 @@ func receiverOf(d *ast.FuncDecl) string {
 // Only negotiation, what recognizes messages of revisions without sessions, and what connects peers
 // of both kinds ask whether a revision has sessions. All other code asks for the difference that it
 // acts on, so that a new revision is a row of the table of traits.
-func TestFilesThatAskForSessions(t *testing.T) {
+func TestArchitectureOfRevisions(t *testing.T) {
 	asks := regexp.MustCompile(`\bmodern\.(Is|Split|Revisions|Meta|Read|Repeat)\(|\.Sessionless\b|ModernRevisions\(\)|Has\((mcp|wire)\.Method(Initialize|ServerDiscover)\)`)
 	want := []string{
 		// Negotiation, and what belongs to a connection instead of a request.
