@@ -20,6 +20,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/wire/rpc"
 )
 
 // ServerHandler handles the requests that a client sends to a server. Embed
@@ -175,43 +176,43 @@ func DispatchServer(ctx context.Context, h ServerHandler, rev Revision, method s
 	}
 	switch method {
 	case "completion/complete":
-		return jsonrpc.Serve(ctx, params, false, h.Complete)
+		return rpc.Serve(ctx, params, false, h.Complete)
 	case "initialize":
-		return jsonrpc.Serve(ctx, params, false, h.Initialize)
+		return rpc.Serve(ctx, params, false, h.Initialize)
 	case "logging/setLevel":
-		return jsonrpc.Serve(ctx, params, false, h.SetLevel)
+		return rpc.Serve(ctx, params, false, h.SetLevel)
 	case "ping":
-		return jsonrpc.Serve(ctx, params, true, h.Ping)
+		return rpc.Serve(ctx, params, true, h.Ping)
 	case "prompts/get":
-		return jsonrpc.Serve(ctx, params, false, h.GetPrompt)
+		return rpc.Serve(ctx, params, false, h.GetPrompt)
 	case "prompts/list":
-		return jsonrpc.Serve(ctx, params, true, h.ListPrompts)
+		return rpc.Serve(ctx, params, true, h.ListPrompts)
 	case "resources/list":
-		return jsonrpc.Serve(ctx, params, true, h.ListResources)
+		return rpc.Serve(ctx, params, true, h.ListResources)
 	case "resources/read":
-		return jsonrpc.Serve(ctx, params, false, h.ReadResource)
+		return rpc.Serve(ctx, params, false, h.ReadResource)
 	case "resources/subscribe":
-		return jsonrpc.Serve(ctx, params, false, h.Subscribe)
+		return rpc.Serve(ctx, params, false, h.Subscribe)
 	case "resources/templates/list":
-		return jsonrpc.Serve(ctx, params, true, h.ListResourceTemplates)
+		return rpc.Serve(ctx, params, true, h.ListResourceTemplates)
 	case "resources/unsubscribe":
-		return jsonrpc.Serve(ctx, params, false, h.Unsubscribe)
+		return rpc.Serve(ctx, params, false, h.Unsubscribe)
 	case "server/discover":
-		return jsonrpc.Serve(ctx, params, false, h.Discover)
+		return rpc.Serve(ctx, params, false, h.Discover)
 	case "subscriptions/listen":
-		return jsonrpc.Serve(ctx, params, false, h.SubscriptionsListen)
+		return rpc.Serve(ctx, params, false, h.SubscriptionsListen)
 	case "tasks/cancel":
-		return jsonrpc.Serve(ctx, params, false, h.CancelTask)
+		return rpc.Serve(ctx, params, false, h.CancelTask)
 	case "tasks/get":
-		return jsonrpc.Serve(ctx, params, false, h.GetTask)
+		return rpc.Serve(ctx, params, false, h.GetTask)
 	case "tasks/list":
-		return jsonrpc.Serve(ctx, params, true, h.ListTasks)
+		return rpc.Serve(ctx, params, true, h.ListTasks)
 	case "tasks/result":
-		return jsonrpc.Serve(ctx, params, false, h.GetTaskPayload)
+		return rpc.Serve(ctx, params, false, h.GetTaskPayload)
 	case "tools/call":
-		return jsonrpc.Serve(ctx, params, false, h.CallTool)
+		return rpc.Serve(ctx, params, false, h.CallTool)
 	case "tools/list":
-		return jsonrpc.Serve(ctx, params, true, h.ListTools)
+		return rpc.Serve(ctx, params, true, h.ListTools)
 	}
 	return nil, jsonrpc.MethodNotFound(method)
 }
@@ -222,97 +223,97 @@ type ToServer struct{ Caller jsonrpc.Caller }
 
 // Complete sends completion/complete and returns its result.
 func (c ToServer) Complete(ctx context.Context, params *CompleteRequestParams) (*CompleteResult, error) {
-	return jsonrpc.CallInto(ctx, c.Caller, "completion/complete", jsonrpc.Params(params), new(CompleteResult))
+	return rpc.CallInto(ctx, c.Caller, "completion/complete", rpc.Params(params), new(CompleteResult))
 }
 
 // Initialize sends initialize and returns its result.
 func (c ToServer) Initialize(ctx context.Context, params *InitializeRequestParams) (*InitializeResult, error) {
-	return jsonrpc.CallInto(ctx, c.Caller, "initialize", jsonrpc.Params(params), new(InitializeResult))
+	return rpc.CallInto(ctx, c.Caller, "initialize", rpc.Params(params), new(InitializeResult))
 }
 
 // SetLevel sends logging/setLevel and returns its result.
 func (c ToServer) SetLevel(ctx context.Context, params *SetLevelRequestParams) (*Result, error) {
-	return jsonrpc.CallInto(ctx, c.Caller, "logging/setLevel", jsonrpc.Params(params), new(Result))
+	return rpc.CallInto(ctx, c.Caller, "logging/setLevel", rpc.Params(params), new(Result))
 }
 
 // Ping sends ping and returns its result.
 func (c ToServer) Ping(ctx context.Context, params *RequestParams) (*Result, error) {
-	return jsonrpc.CallInto(ctx, c.Caller, "ping", jsonrpc.Params(params), new(Result))
+	return rpc.CallInto(ctx, c.Caller, "ping", rpc.Params(params), new(Result))
 }
 
 // GetPrompt sends prompts/get and returns its result.
 func (c ToServer) GetPrompt(ctx context.Context, params *GetPromptRequestParams) (GetPromptOutcome, error) {
-	return jsonrpc.CallFor(ctx, c.Caller, "prompts/get", jsonrpc.Params(params), DecodeGetPromptOutcome)
+	return rpc.CallFor(ctx, c.Caller, "prompts/get", rpc.Params(params), DecodeGetPromptOutcome)
 }
 
 // ListPrompts sends prompts/list and returns its result.
 func (c ToServer) ListPrompts(ctx context.Context, params *PaginatedRequestParams) (*ListPromptsResult, error) {
-	return jsonrpc.CallInto(ctx, c.Caller, "prompts/list", jsonrpc.Params(params), new(ListPromptsResult))
+	return rpc.CallInto(ctx, c.Caller, "prompts/list", rpc.Params(params), new(ListPromptsResult))
 }
 
 // ListResources sends resources/list and returns its result.
 func (c ToServer) ListResources(ctx context.Context, params *PaginatedRequestParams) (*ListResourcesResult, error) {
-	return jsonrpc.CallInto(ctx, c.Caller, "resources/list", jsonrpc.Params(params), new(ListResourcesResult))
+	return rpc.CallInto(ctx, c.Caller, "resources/list", rpc.Params(params), new(ListResourcesResult))
 }
 
 // ReadResource sends resources/read and returns its result.
 func (c ToServer) ReadResource(ctx context.Context, params *ReadResourceRequestParams) (ReadResourceOutcome, error) {
-	return jsonrpc.CallFor(ctx, c.Caller, "resources/read", jsonrpc.Params(params), DecodeReadResourceOutcome)
+	return rpc.CallFor(ctx, c.Caller, "resources/read", rpc.Params(params), DecodeReadResourceOutcome)
 }
 
 // Subscribe sends resources/subscribe and returns its result.
 func (c ToServer) Subscribe(ctx context.Context, params *SubscribeRequestParams) (*Result, error) {
-	return jsonrpc.CallInto(ctx, c.Caller, "resources/subscribe", jsonrpc.Params(params), new(Result))
+	return rpc.CallInto(ctx, c.Caller, "resources/subscribe", rpc.Params(params), new(Result))
 }
 
 // ListResourceTemplates sends resources/templates/list and returns its result.
 func (c ToServer) ListResourceTemplates(ctx context.Context, params *PaginatedRequestParams) (*ListResourceTemplatesResult, error) {
-	return jsonrpc.CallInto(ctx, c.Caller, "resources/templates/list", jsonrpc.Params(params), new(ListResourceTemplatesResult))
+	return rpc.CallInto(ctx, c.Caller, "resources/templates/list", rpc.Params(params), new(ListResourceTemplatesResult))
 }
 
 // Unsubscribe sends resources/unsubscribe and returns its result.
 func (c ToServer) Unsubscribe(ctx context.Context, params *UnsubscribeRequestParams) (*Result, error) {
-	return jsonrpc.CallInto(ctx, c.Caller, "resources/unsubscribe", jsonrpc.Params(params), new(Result))
+	return rpc.CallInto(ctx, c.Caller, "resources/unsubscribe", rpc.Params(params), new(Result))
 }
 
 // Discover sends server/discover and returns its result.
 func (c ToServer) Discover(ctx context.Context, params *RequestParams) (*DiscoverResult, error) {
-	return jsonrpc.CallInto(ctx, c.Caller, "server/discover", jsonrpc.Params(params), new(DiscoverResult))
+	return rpc.CallInto(ctx, c.Caller, "server/discover", rpc.Params(params), new(DiscoverResult))
 }
 
 // SubscriptionsListen sends subscriptions/listen and returns its result.
 func (c ToServer) SubscriptionsListen(ctx context.Context, params *SubscriptionsListenRequestParams) (*SubscriptionsListenResult, error) {
-	return jsonrpc.CallInto(ctx, c.Caller, "subscriptions/listen", jsonrpc.Params(params), new(SubscriptionsListenResult))
+	return rpc.CallInto(ctx, c.Caller, "subscriptions/listen", rpc.Params(params), new(SubscriptionsListenResult))
 }
 
 // CancelTask sends tasks/cancel and returns its result.
 func (c ToServer) CancelTask(ctx context.Context, params *CancelTaskRequestParams) (*CancelTaskResult, error) {
-	return jsonrpc.CallInto(ctx, c.Caller, "tasks/cancel", jsonrpc.Params(params), new(CancelTaskResult))
+	return rpc.CallInto(ctx, c.Caller, "tasks/cancel", rpc.Params(params), new(CancelTaskResult))
 }
 
 // GetTask sends tasks/get and returns its result.
 func (c ToServer) GetTask(ctx context.Context, params *GetTaskRequestParams) (*GetTaskResult, error) {
-	return jsonrpc.CallInto(ctx, c.Caller, "tasks/get", jsonrpc.Params(params), new(GetTaskResult))
+	return rpc.CallInto(ctx, c.Caller, "tasks/get", rpc.Params(params), new(GetTaskResult))
 }
 
 // ListTasks sends tasks/list and returns its result.
 func (c ToServer) ListTasks(ctx context.Context, params *PaginatedRequestParams) (*ListTasksResult, error) {
-	return jsonrpc.CallInto(ctx, c.Caller, "tasks/list", jsonrpc.Params(params), new(ListTasksResult))
+	return rpc.CallInto(ctx, c.Caller, "tasks/list", rpc.Params(params), new(ListTasksResult))
 }
 
 // GetTaskPayload sends tasks/result and returns its result.
 func (c ToServer) GetTaskPayload(ctx context.Context, params *GetTaskPayloadRequestParams) (*GetTaskPayloadResult, error) {
-	return jsonrpc.CallInto(ctx, c.Caller, "tasks/result", jsonrpc.Params(params), new(GetTaskPayloadResult))
+	return rpc.CallInto(ctx, c.Caller, "tasks/result", rpc.Params(params), new(GetTaskPayloadResult))
 }
 
 // CallTool sends tools/call and returns its result.
 func (c ToServer) CallTool(ctx context.Context, params *CallToolRequestParams) (CallToolOutcome, error) {
-	return jsonrpc.CallFor(ctx, c.Caller, "tools/call", jsonrpc.Params(params), DecodeCallToolOutcome)
+	return rpc.CallFor(ctx, c.Caller, "tools/call", rpc.Params(params), DecodeCallToolOutcome)
 }
 
 // ListTools sends tools/list and returns its result.
 func (c ToServer) ListTools(ctx context.Context, params *PaginatedRequestParams) (*ListToolsResult, error) {
-	return jsonrpc.CallInto(ctx, c.Caller, "tools/list", jsonrpc.Params(params), new(ListToolsResult))
+	return rpc.CallInto(ctx, c.Caller, "tools/list", rpc.Params(params), new(ListToolsResult))
 }
 
 // ServerNotificationHandler handles the notifications that a client sends to a server. Embed
@@ -370,15 +371,15 @@ func DispatchServerNotification(ctx context.Context, h ServerNotificationHandler
 	}
 	switch method {
 	case "notifications/cancelled":
-		return jsonrpc.ServeNotification(ctx, params, false, h.Cancelled)
+		return rpc.ServeNotification(ctx, params, false, h.Cancelled)
 	case "notifications/initialized":
-		return jsonrpc.ServeNotification(ctx, params, true, h.Initialized)
+		return rpc.ServeNotification(ctx, params, true, h.Initialized)
 	case "notifications/progress":
-		return jsonrpc.ServeNotification(ctx, params, false, h.Progress)
+		return rpc.ServeNotification(ctx, params, false, h.Progress)
 	case "notifications/roots/list_changed":
-		return jsonrpc.ServeNotification(ctx, params, true, h.RootsListChanged)
+		return rpc.ServeNotification(ctx, params, true, h.RootsListChanged)
 	case "notifications/tasks/status":
-		return jsonrpc.ServeNotification(ctx, params, false, h.TaskStatus)
+		return rpc.ServeNotification(ctx, params, false, h.TaskStatus)
 	}
 	return jsonrpc.MethodNotFound(method)
 }
@@ -389,27 +390,27 @@ type NotifyServer struct{ Notifier jsonrpc.Notifier }
 
 // Cancelled sends notifications/cancelled.
 func (n NotifyServer) Cancelled(ctx context.Context, params *CancelledNotificationParams) error {
-	return n.Notifier.Notify(ctx, "notifications/cancelled", jsonrpc.Params(params))
+	return n.Notifier.Notify(ctx, "notifications/cancelled", rpc.Params(params))
 }
 
 // Initialized sends notifications/initialized.
 func (n NotifyServer) Initialized(ctx context.Context, params *NotificationParams) error {
-	return n.Notifier.Notify(ctx, "notifications/initialized", jsonrpc.Params(params))
+	return n.Notifier.Notify(ctx, "notifications/initialized", rpc.Params(params))
 }
 
 // Progress sends notifications/progress.
 func (n NotifyServer) Progress(ctx context.Context, params *ProgressNotificationParams) error {
-	return n.Notifier.Notify(ctx, "notifications/progress", jsonrpc.Params(params))
+	return n.Notifier.Notify(ctx, "notifications/progress", rpc.Params(params))
 }
 
 // RootsListChanged sends notifications/roots/list_changed.
 func (n NotifyServer) RootsListChanged(ctx context.Context, params *NotificationParams) error {
-	return n.Notifier.Notify(ctx, "notifications/roots/list_changed", jsonrpc.Params(params))
+	return n.Notifier.Notify(ctx, "notifications/roots/list_changed", rpc.Params(params))
 }
 
 // TaskStatus sends notifications/tasks/status.
 func (n NotifyServer) TaskStatus(ctx context.Context, params *TaskStatusNotificationParams) error {
-	return n.Notifier.Notify(ctx, "notifications/tasks/status", jsonrpc.Params(params))
+	return n.Notifier.Notify(ctx, "notifications/tasks/status", rpc.Params(params))
 }
 
 // ClientHandler handles the requests that a server sends to a client. Embed
@@ -488,21 +489,21 @@ func DispatchClient(ctx context.Context, h ClientHandler, rev Revision, method s
 	}
 	switch method {
 	case "elicitation/create":
-		return jsonrpc.ServeFor(ctx, params, false, DecodeElicitRequestParams, h.Elicit)
+		return rpc.ServeFor(ctx, params, false, DecodeElicitRequestParams, h.Elicit)
 	case "ping":
-		return jsonrpc.Serve(ctx, params, true, h.Ping)
+		return rpc.Serve(ctx, params, true, h.Ping)
 	case "roots/list":
-		return jsonrpc.Serve(ctx, params, true, h.ListRoots)
+		return rpc.Serve(ctx, params, true, h.ListRoots)
 	case "sampling/createMessage":
-		return jsonrpc.Serve(ctx, params, false, h.CreateMessage)
+		return rpc.Serve(ctx, params, false, h.CreateMessage)
 	case "tasks/cancel":
-		return jsonrpc.Serve(ctx, params, false, h.CancelTask)
+		return rpc.Serve(ctx, params, false, h.CancelTask)
 	case "tasks/get":
-		return jsonrpc.Serve(ctx, params, false, h.GetTask)
+		return rpc.Serve(ctx, params, false, h.GetTask)
 	case "tasks/list":
-		return jsonrpc.Serve(ctx, params, true, h.ListTasks)
+		return rpc.Serve(ctx, params, true, h.ListTasks)
 	case "tasks/result":
-		return jsonrpc.Serve(ctx, params, false, h.GetTaskPayload)
+		return rpc.Serve(ctx, params, false, h.GetTaskPayload)
 	}
 	return nil, jsonrpc.MethodNotFound(method)
 }
@@ -513,42 +514,42 @@ type ToClient struct{ Caller jsonrpc.Caller }
 
 // Elicit sends elicitation/create and returns its result.
 func (c ToClient) Elicit(ctx context.Context, params ElicitRequestParams) (ElicitOutcome, error) {
-	return jsonrpc.CallFor(ctx, c.Caller, "elicitation/create", jsonrpc.Params(params), DecodeElicitOutcome)
+	return rpc.CallFor(ctx, c.Caller, "elicitation/create", rpc.Params(params), DecodeElicitOutcome)
 }
 
 // Ping sends ping and returns its result.
 func (c ToClient) Ping(ctx context.Context, params *RequestParams) (*Result, error) {
-	return jsonrpc.CallInto(ctx, c.Caller, "ping", jsonrpc.Params(params), new(Result))
+	return rpc.CallInto(ctx, c.Caller, "ping", rpc.Params(params), new(Result))
 }
 
 // ListRoots sends roots/list and returns its result.
 func (c ToClient) ListRoots(ctx context.Context, params *RequestParams) (*ListRootsResult, error) {
-	return jsonrpc.CallInto(ctx, c.Caller, "roots/list", jsonrpc.Params(params), new(ListRootsResult))
+	return rpc.CallInto(ctx, c.Caller, "roots/list", rpc.Params(params), new(ListRootsResult))
 }
 
 // CreateMessage sends sampling/createMessage and returns its result.
 func (c ToClient) CreateMessage(ctx context.Context, params *CreateMessageRequestParams) (CreateMessageOutcome, error) {
-	return jsonrpc.CallFor(ctx, c.Caller, "sampling/createMessage", jsonrpc.Params(params), DecodeCreateMessageOutcome)
+	return rpc.CallFor(ctx, c.Caller, "sampling/createMessage", rpc.Params(params), DecodeCreateMessageOutcome)
 }
 
 // CancelTask sends tasks/cancel and returns its result.
 func (c ToClient) CancelTask(ctx context.Context, params *CancelTaskRequestParams) (*CancelTaskResult, error) {
-	return jsonrpc.CallInto(ctx, c.Caller, "tasks/cancel", jsonrpc.Params(params), new(CancelTaskResult))
+	return rpc.CallInto(ctx, c.Caller, "tasks/cancel", rpc.Params(params), new(CancelTaskResult))
 }
 
 // GetTask sends tasks/get and returns its result.
 func (c ToClient) GetTask(ctx context.Context, params *GetTaskRequestParams) (*GetTaskResult, error) {
-	return jsonrpc.CallInto(ctx, c.Caller, "tasks/get", jsonrpc.Params(params), new(GetTaskResult))
+	return rpc.CallInto(ctx, c.Caller, "tasks/get", rpc.Params(params), new(GetTaskResult))
 }
 
 // ListTasks sends tasks/list and returns its result.
 func (c ToClient) ListTasks(ctx context.Context, params *PaginatedRequestParams) (*ListTasksResult, error) {
-	return jsonrpc.CallInto(ctx, c.Caller, "tasks/list", jsonrpc.Params(params), new(ListTasksResult))
+	return rpc.CallInto(ctx, c.Caller, "tasks/list", rpc.Params(params), new(ListTasksResult))
 }
 
 // GetTaskPayload sends tasks/result and returns its result.
 func (c ToClient) GetTaskPayload(ctx context.Context, params *GetTaskPayloadRequestParams) (*GetTaskPayloadResult, error) {
-	return jsonrpc.CallInto(ctx, c.Caller, "tasks/result", jsonrpc.Params(params), new(GetTaskPayloadResult))
+	return rpc.CallInto(ctx, c.Caller, "tasks/result", rpc.Params(params), new(GetTaskPayloadResult))
 }
 
 // ClientNotificationHandler handles the notifications that a server sends to a client. Embed
@@ -641,25 +642,25 @@ func DispatchClientNotification(ctx context.Context, h ClientNotificationHandler
 	}
 	switch method {
 	case "notifications/cancelled":
-		return jsonrpc.ServeNotification(ctx, params, false, h.Cancelled)
+		return rpc.ServeNotification(ctx, params, false, h.Cancelled)
 	case "notifications/elicitation/complete":
-		return jsonrpc.ServeNotification(ctx, params, false, h.ElicitationComplete)
+		return rpc.ServeNotification(ctx, params, false, h.ElicitationComplete)
 	case "notifications/message":
-		return jsonrpc.ServeNotification(ctx, params, false, h.LoggingMessage)
+		return rpc.ServeNotification(ctx, params, false, h.LoggingMessage)
 	case "notifications/progress":
-		return jsonrpc.ServeNotification(ctx, params, false, h.Progress)
+		return rpc.ServeNotification(ctx, params, false, h.Progress)
 	case "notifications/prompts/list_changed":
-		return jsonrpc.ServeNotification(ctx, params, true, h.PromptListChanged)
+		return rpc.ServeNotification(ctx, params, true, h.PromptListChanged)
 	case "notifications/resources/list_changed":
-		return jsonrpc.ServeNotification(ctx, params, true, h.ResourceListChanged)
+		return rpc.ServeNotification(ctx, params, true, h.ResourceListChanged)
 	case "notifications/resources/updated":
-		return jsonrpc.ServeNotification(ctx, params, false, h.ResourceUpdated)
+		return rpc.ServeNotification(ctx, params, false, h.ResourceUpdated)
 	case "notifications/subscriptions/acknowledged":
-		return jsonrpc.ServeNotification(ctx, params, false, h.SubscriptionsAcknowledged)
+		return rpc.ServeNotification(ctx, params, false, h.SubscriptionsAcknowledged)
 	case "notifications/tasks/status":
-		return jsonrpc.ServeNotification(ctx, params, false, h.TaskStatus)
+		return rpc.ServeNotification(ctx, params, false, h.TaskStatus)
 	case "notifications/tools/list_changed":
-		return jsonrpc.ServeNotification(ctx, params, true, h.ToolListChanged)
+		return rpc.ServeNotification(ctx, params, true, h.ToolListChanged)
 	}
 	return jsonrpc.MethodNotFound(method)
 }
@@ -670,50 +671,50 @@ type NotifyClient struct{ Notifier jsonrpc.Notifier }
 
 // Cancelled sends notifications/cancelled.
 func (n NotifyClient) Cancelled(ctx context.Context, params *CancelledNotificationParams) error {
-	return n.Notifier.Notify(ctx, "notifications/cancelled", jsonrpc.Params(params))
+	return n.Notifier.Notify(ctx, "notifications/cancelled", rpc.Params(params))
 }
 
 // ElicitationComplete sends notifications/elicitation/complete.
 func (n NotifyClient) ElicitationComplete(ctx context.Context, params *ElicitationCompleteNotificationParams) error {
-	return n.Notifier.Notify(ctx, "notifications/elicitation/complete", jsonrpc.Params(params))
+	return n.Notifier.Notify(ctx, "notifications/elicitation/complete", rpc.Params(params))
 }
 
 // LoggingMessage sends notifications/message.
 func (n NotifyClient) LoggingMessage(ctx context.Context, params *LoggingMessageNotificationParams) error {
-	return n.Notifier.Notify(ctx, "notifications/message", jsonrpc.Params(params))
+	return n.Notifier.Notify(ctx, "notifications/message", rpc.Params(params))
 }
 
 // Progress sends notifications/progress.
 func (n NotifyClient) Progress(ctx context.Context, params *ProgressNotificationParams) error {
-	return n.Notifier.Notify(ctx, "notifications/progress", jsonrpc.Params(params))
+	return n.Notifier.Notify(ctx, "notifications/progress", rpc.Params(params))
 }
 
 // PromptListChanged sends notifications/prompts/list_changed.
 func (n NotifyClient) PromptListChanged(ctx context.Context, params *NotificationParams) error {
-	return n.Notifier.Notify(ctx, "notifications/prompts/list_changed", jsonrpc.Params(params))
+	return n.Notifier.Notify(ctx, "notifications/prompts/list_changed", rpc.Params(params))
 }
 
 // ResourceListChanged sends notifications/resources/list_changed.
 func (n NotifyClient) ResourceListChanged(ctx context.Context, params *NotificationParams) error {
-	return n.Notifier.Notify(ctx, "notifications/resources/list_changed", jsonrpc.Params(params))
+	return n.Notifier.Notify(ctx, "notifications/resources/list_changed", rpc.Params(params))
 }
 
 // ResourceUpdated sends notifications/resources/updated.
 func (n NotifyClient) ResourceUpdated(ctx context.Context, params *ResourceUpdatedNotificationParams) error {
-	return n.Notifier.Notify(ctx, "notifications/resources/updated", jsonrpc.Params(params))
+	return n.Notifier.Notify(ctx, "notifications/resources/updated", rpc.Params(params))
 }
 
 // SubscriptionsAcknowledged sends notifications/subscriptions/acknowledged.
 func (n NotifyClient) SubscriptionsAcknowledged(ctx context.Context, params *SubscriptionsAcknowledgedNotificationParams) error {
-	return n.Notifier.Notify(ctx, "notifications/subscriptions/acknowledged", jsonrpc.Params(params))
+	return n.Notifier.Notify(ctx, "notifications/subscriptions/acknowledged", rpc.Params(params))
 }
 
 // TaskStatus sends notifications/tasks/status.
 func (n NotifyClient) TaskStatus(ctx context.Context, params *TaskStatusNotificationParams) error {
-	return n.Notifier.Notify(ctx, "notifications/tasks/status", jsonrpc.Params(params))
+	return n.Notifier.Notify(ctx, "notifications/tasks/status", rpc.Params(params))
 }
 
 // ToolListChanged sends notifications/tools/list_changed.
 func (n NotifyClient) ToolListChanged(ctx context.Context, params *NotificationParams) error {
-	return n.Notifier.Notify(ctx, "notifications/tools/list_changed", jsonrpc.Params(params))
+	return n.Notifier.Notify(ctx, "notifications/tools/list_changed", rpc.Params(params))
 }

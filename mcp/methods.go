@@ -21,6 +21,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/wire"
+	"github.com/mcpwire/mcpwire/codec/wire/rpc"
 )
 
 // Direction is the set of sides that may send a message.
@@ -219,14 +220,14 @@ func DecodeParams(method string, data []byte, opts ...codec.Option) (Value, erro
 	if len(data) == 0 {
 		return nil, nil
 	}
-	return jsonrpc.DecodePayload(method, data, ReadMethodParams, opts...)
+	return rpc.DecodePayload(method, data, ReadMethodParams, opts...)
 }
 
 // DecodeResult decodes the result of a request. It is a pointer to a struct. If the method has
 // several kinds of results, it is a variant of their union. The error is a [*codec.Error], or a
 // [*jsonrpc.Error] if the method is unknown.
 func DecodeResult(method string, data []byte, opts ...codec.Option) (Value, error) {
-	return jsonrpc.DecodePayload(method, data, ReadMethodResult, opts...)
+	return rpc.DecodePayload(method, data, ReadMethodResult, opts...)
 }
 
 // ReadMethodParams reads the params of a request or notification from r, like [DecodeParams]. If

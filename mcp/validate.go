@@ -19,8 +19,8 @@ import (
 	"strings"
 
 	"github.com/mcpwire/mcpwire/codec"
-	"github.com/mcpwire/mcpwire/codec/jsonschema"
 	"github.com/mcpwire/mcpwire/codec/wire"
+	"github.com/mcpwire/mcpwire/codec/wire/jsonschema"
 )
 
 // Validate checks data, JSON text, against a definition in the schema of one revision. The suffix

@@ -11,7 +11,8 @@ import (
 )
 
 // names prints how many names users of each package meet, and how that has changed since base, which
-// is by default the newest release. Generated packages, and the one that only they use, do not count.
+// is by default the newest release. Generated packages, and those that are for generated code, do not
+// count.
 func (r *repository) names(ctx context.Context, base string, out io.Writer) error {
 	if base == "" {
 		var err error
@@ -55,7 +56,7 @@ func (r *repository) countNames(packages map[string]*types.Package) map[string]i
 	counts := make(map[string]int)
 	for path, p := range packages {
 		path = strings.TrimPrefix(path, r.path+"/")
-		if path == "mcp" || strings.HasPrefix(path, "mcp/") || path == "codec/wire" {
+		if path == "mcp" || strings.HasPrefix(path, "mcp/") || path == "codec/wire" || strings.HasPrefix(path, "codec/wire/") {
 			continue
 		}
 		for _, name := range p.Scope().Names() {

@@ -12,7 +12,7 @@ import (
 	"slices"
 
 	"github.com/mcpwire/mcpwire/codec"
-	"github.com/mcpwire/mcpwire/codec/jsonschema"
+	"github.com/mcpwire/mcpwire/codec/wire/jsonschema"
 )
 
 // input is a case, as in package internal/roundtrip.

@@ -20,7 +20,7 @@ import (
 	"testing"
 
 	"github.com/mcpwire/mcpwire/codec"
-	"github.com/mcpwire/mcpwire/codec/jsonschema"
+	"github.com/mcpwire/mcpwire/codec/wire/jsonschema"
 )
 
 // golden is one generated package.

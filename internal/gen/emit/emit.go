@@ -126,8 +126,9 @@ var (
 	support = []ir.Import{
 		{Name: "codec", Path: "github.com/mcpwire/mcpwire/codec"},
 		{Name: "jsonrpc", Path: "github.com/mcpwire/mcpwire/codec/jsonrpc"},
-		{Name: "jsonschema", Path: "github.com/mcpwire/mcpwire/codec/jsonschema"},
 		{Name: "wire", Path: "github.com/mcpwire/mcpwire/codec/wire"},
+		{Name: "jsonschema", Path: "github.com/mcpwire/mcpwire/codec/wire/jsonschema"},
+		{Name: "rpc", Path: "github.com/mcpwire/mcpwire/codec/wire/rpc"},
 	}
 )
 

@@ -128,14 +128,14 @@ func DecodeParams(method string, data []byte, opts ...codec.Option) (Value, erro
 	if len(data) == 0 {
 		return nil, nil
 	}
-	return jsonrpc.DecodePayload(method, data, ReadMethodParams, opts...)
+	return rpc.DecodePayload(method, data, ReadMethodParams, opts...)
 }
 
 // DecodeResult decodes the result of a request. It is a pointer to a struct. If the method has
 // several kinds of results, it is a variant of their union. The error is a [*codec.Error], or a
 // [*jsonrpc.Error] if the method is unknown.
 func DecodeResult(method string, data []byte, opts ...codec.Option) (Value, error) {
-	return jsonrpc.DecodePayload(method, data, ReadMethodResult, opts...)
+	return rpc.DecodePayload(method, data, ReadMethodResult, opts...)
 }
 
 // ReadMethodParams reads the params of a request or notification from r, like [DecodeParams]. If
@@ -276,12 +276,12 @@ func (w *printer) requests(side role, ms []*ir.Method) {
 		w.f("// %s sends %s and returns its result.\nfunc (c To%s) %[1]s(ctx context.Context%[4]s) (%s, error) {\n\treturn ", m.GoName, m.Name, side.name, paramsArg(m), pointerTo(m.Result))
 		params := "nil"
 		if m.Params != nil {
-			params = "jsonrpc.Params(params)"
+			params = "rpc.Params(params)"
 		}
 		if under, pkg := underlying(m.Result); isUnion(under) {
-			w.f("jsonrpc.CallFor(ctx, c.Caller, %q, %s, %sDecode%s)\n}\n\n", m.Name, params, pkg, goName(under))
+			w.f("rpc.CallFor(ctx, c.Caller, %q, %s, %sDecode%s)\n}\n\n", m.Name, params, pkg, goName(under))
 		} else {
-			w.f("jsonrpc.CallInto(ctx, c.Caller, %q, %s, new(%s))\n}\n\n", m.Name, params, goType(m.Result))
+			w.f("rpc.CallInto(ctx, c.Caller, %q, %s, new(%s))\n}\n\n", m.Name, params, goType(m.Result))
 		}
 	}
 }
@@ -300,9 +300,9 @@ func (w *printer) serve(method string, m *ir.Method) {
 	case m.Params == nil:
 		w.f("return %s(ctx)\n", method)
 	case isUnion(under):
-		w.f("return jsonrpc.%sFor(ctx, params, %s, %sDecode%s, %s)\n", kind, opt, pkg, goName(under), method)
+		w.f("return rpc.%sFor(ctx, params, %s, %sDecode%s, %s)\n", kind, opt, pkg, goName(under), method)
 	default:
-		w.f("return jsonrpc.%s(ctx, params, %s, %s)\n", kind, opt, method)
+		w.f("return rpc.%s(ctx, params, %s, %s)\n", kind, opt, method)
 	}
 }
 
@@ -330,7 +330,7 @@ func (w *printer) notifications(side role, ms []*ir.Method) {
 	for _, m := range ms {
 		params := "nil"
 		if m.Params != nil {
-			params = "jsonrpc.Params(params)"
+			params = "rpc.Params(params)"
 		}
 		w.f("// %s sends %s.\nfunc (n Notify%s) %[1]s(ctx context.Context%[4]s) error {\n\treturn n.Notifier.Notify(ctx, %q, %s)\n}\n\n", m.GoName, m.Name, side.name, paramsArg(m), m.Name, params)
 	}

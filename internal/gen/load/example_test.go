@@ -14,5 +14,5 @@ func ExampleParse() {
 	fmt.Println(err)
 	// Output:
 	// [Age Name] <nil>
-	// 2030.json#/$defs/Name/length: keyword "length" is not supported; add it to internal/gen/load and codec/jsonschema
+	// 2030.json#/$defs/Name/length: keyword "length" is not supported; add it to internal/gen/load and codec/wire/jsonschema
 }

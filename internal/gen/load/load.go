@@ -331,7 +331,7 @@ func (l *loader) keyword(s *Schema, key string, raw json.RawMessage, t *schemas.
 		s.Format = t.Format
 	default:
 		return &Error{File: s.Doc.File, Pointer: at, Message: fmt.Sprintf(
-			"keyword %q is not supported; add it to internal/gen/load and codec/jsonschema", key)}
+			"keyword %q is not supported; add it to internal/gen/load and codec/wire/jsonschema", key)}
 	}
 	if _, positioned := err.(*Error); err != nil && !positioned {
 		return s.Errorf("%s: %v", key, err)

@@ -1,5 +1,5 @@
 // Package tables compiles the schemas of one or more revisions to the table that package
-// codec/jsonschema checks values against.
+// codec/wire/jsonschema checks values against.
 //
 // It works on the published documents and not on the merged graph of package merge, so that
 // validation is exact for each revision. The steps:

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/wire/rpc"
 )
 
 // ServerHandler handles the requests that a client sends to a server. Embed
@@ -55,11 +56,11 @@ func DispatchServer(ctx context.Context, h ServerHandler, rev Revision, method s
 	}
 	switch method {
 	case "tasks/cancel":
-		return jsonrpc.Serve(ctx, params, false, h.CancelTask)
+		return rpc.Serve(ctx, params, false, h.CancelTask)
 	case "tasks/get":
-		return jsonrpc.Serve(ctx, params, false, h.GetTask)
+		return rpc.Serve(ctx, params, false, h.GetTask)
 	case "tasks/update":
-		return jsonrpc.Serve(ctx, params, false, h.UpdateTask)
+		return rpc.Serve(ctx, params, false, h.UpdateTask)
 	}
 	return nil, jsonrpc.MethodNotFound(method)
 }
@@ -70,17 +71,17 @@ type ToServer struct{ Caller jsonrpc.Caller }
 
 // CancelTask sends tasks/cancel and returns its result.
 func (c ToServer) CancelTask(ctx context.Context, params *CancelTaskRequestParams) (*CancelTaskResult, error) {
-	return jsonrpc.CallInto(ctx, c.Caller, "tasks/cancel", jsonrpc.Params(params), new(CancelTaskResult))
+	return rpc.CallInto(ctx, c.Caller, "tasks/cancel", rpc.Params(params), new(CancelTaskResult))
 }
 
 // GetTask sends tasks/get and returns its result.
 func (c ToServer) GetTask(ctx context.Context, params *GetTaskRequestParams) (GetTaskResult, error) {
-	return jsonrpc.CallFor(ctx, c.Caller, "tasks/get", jsonrpc.Params(params), DecodeGetTaskResult)
+	return rpc.CallFor(ctx, c.Caller, "tasks/get", rpc.Params(params), DecodeGetTaskResult)
 }
 
 // UpdateTask sends tasks/update and returns its result.
 func (c ToServer) UpdateTask(ctx context.Context, params *UpdateTaskRequestParams) (*UpdateTaskResult, error) {
-	return jsonrpc.CallInto(ctx, c.Caller, "tasks/update", jsonrpc.Params(params), new(UpdateTaskResult))
+	return rpc.CallInto(ctx, c.Caller, "tasks/update", rpc.Params(params), new(UpdateTaskResult))
 }
 
 // ServerNotificationHandler handles the notifications that a client sends to a server. Embed
@@ -110,7 +111,7 @@ func DispatchServerNotification(ctx context.Context, h ServerNotificationHandler
 	}
 	switch method {
 	case "notifications/tasks":
-		return jsonrpc.ServeNotificationFor(ctx, params, false, DecodeTaskStatusNotificationParams, h.TaskStatus)
+		return rpc.ServeNotificationFor(ctx, params, false, DecodeTaskStatusNotificationParams, h.TaskStatus)
 	}
 	return jsonrpc.MethodNotFound(method)
 }
@@ -121,7 +122,7 @@ type NotifyServer struct{ Notifier jsonrpc.Notifier }
 
 // TaskStatus sends notifications/tasks.
 func (n NotifyServer) TaskStatus(ctx context.Context, params TaskStatusNotificationParams) error {
-	return n.Notifier.Notify(ctx, "notifications/tasks", jsonrpc.Params(params))
+	return n.Notifier.Notify(ctx, "notifications/tasks", rpc.Params(params))
 }
 
 // ClientHandler handles the requests that a server sends to a client. Embed
@@ -165,11 +166,11 @@ func DispatchClient(ctx context.Context, h ClientHandler, rev Revision, method s
 	}
 	switch method {
 	case "tasks/cancel":
-		return jsonrpc.Serve(ctx, params, false, h.CancelTask)
+		return rpc.Serve(ctx, params, false, h.CancelTask)
 	case "tasks/get":
-		return jsonrpc.Serve(ctx, params, false, h.GetTask)
+		return rpc.Serve(ctx, params, false, h.GetTask)
 	case "tasks/update":
-		return jsonrpc.Serve(ctx, params, false, h.UpdateTask)
+		return rpc.Serve(ctx, params, false, h.UpdateTask)
 	}
 	return nil, jsonrpc.MethodNotFound(method)
 }
@@ -180,17 +181,17 @@ type ToClient struct{ Caller jsonrpc.Caller }
 
 // CancelTask sends tasks/cancel and returns its result.
 func (c ToClient) CancelTask(ctx context.Context, params *CancelTaskRequestParams) (*CancelTaskResult, error) {
-	return jsonrpc.CallInto(ctx, c.Caller, "tasks/cancel", jsonrpc.Params(params), new(CancelTaskResult))
+	return rpc.CallInto(ctx, c.Caller, "tasks/cancel", rpc.Params(params), new(CancelTaskResult))
 }
 
 // GetTask sends tasks/get and returns its result.
 func (c ToClient) GetTask(ctx context.Context, params *GetTaskRequestParams) (GetTaskResult, error) {
-	return jsonrpc.CallFor(ctx, c.Caller, "tasks/get", jsonrpc.Params(params), DecodeGetTaskResult)
+	return rpc.CallFor(ctx, c.Caller, "tasks/get", rpc.Params(params), DecodeGetTaskResult)
 }
 
 // UpdateTask sends tasks/update and returns its result.
 func (c ToClient) UpdateTask(ctx context.Context, params *UpdateTaskRequestParams) (*UpdateTaskResult, error) {
-	return jsonrpc.CallInto(ctx, c.Caller, "tasks/update", jsonrpc.Params(params), new(UpdateTaskResult))
+	return rpc.CallInto(ctx, c.Caller, "tasks/update", rpc.Params(params), new(UpdateTaskResult))
 }
 
 // ClientNotificationHandler handles the notifications that a server sends to a client. Embed
@@ -220,7 +221,7 @@ func DispatchClientNotification(ctx context.Context, h ClientNotificationHandler
 	}
 	switch method {
 	case "notifications/tasks":
-		return jsonrpc.ServeNotificationFor(ctx, params, false, DecodeTaskStatusNotificationParams, h.TaskStatus)
+		return rpc.ServeNotificationFor(ctx, params, false, DecodeTaskStatusNotificationParams, h.TaskStatus)
 	}
 	return jsonrpc.MethodNotFound(method)
 }
@@ -231,5 +232,5 @@ type NotifyClient struct{ Notifier jsonrpc.Notifier }
 
 // TaskStatus sends notifications/tasks.
 func (n NotifyClient) TaskStatus(ctx context.Context, params TaskStatusNotificationParams) error {
-	return n.Notifier.Notify(ctx, "notifications/tasks", jsonrpc.Params(params))
+	return n.Notifier.Notify(ctx, "notifications/tasks", rpc.Params(params))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/wire"
+	"github.com/mcpwire/mcpwire/codec/wire/rpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
@@ -178,7 +179,7 @@ func serveExtension(ctx context.Context, m *task.Manager, req *session.Request) 
 		}
 		return ReadExtensionTask(ctx, m, principal, id, req.Method)
 	case tasks.MethodTasksCancel:
-		return jsonrpc.Serve(ctx, req.Params, false, func(ctx context.Context, p *tasks.CancelTaskRequestParams) (*tasks.CancelTaskResult, error) {
+		return rpc.Serve(ctx, req.Params, false, func(ctx context.Context, p *tasks.CancelTaskRequestParams) (*tasks.CancelTaskResult, error) {
 			_, err := m.Cancel(ctx, principal, p.TaskID, nil)
 			if _, terminal := errors.AsType[*task.MoveError](err); terminal {
 				err = nil
@@ -186,7 +187,7 @@ func serveExtension(ctx context.Context, m *task.Manager, req *session.Request) 
 			return new(tasks.CancelTaskResult), err
 		})
 	}
-	return jsonrpc.Serve(ctx, req.Params, false, func(ctx context.Context, p *tasks.UpdateTaskRequestParams) (*tasks.UpdateTaskResult, error) {
+	return rpc.Serve(ctx, req.Params, false, func(ctx context.Context, p *tasks.UpdateTaskRequestParams) (*tasks.UpdateTaskResult, error) {
 		return new(tasks.UpdateTaskResult), update(ctx, m, principal, req, p)
 	})
 }
@@ -232,7 +233,7 @@ func serveBridge(ctx context.Context, m *task.Manager, req *session.Request) (co
 		return r.Task(), err
 	}
 	if req.Method == tasks.MethodTasksCancel {
-		return jsonrpc.Serve(ctx, req.Params, false, func(ctx context.Context, p *mcp.CancelTaskRequestParams) (*mcp.CancelTaskResult, error) {
+		return rpc.Serve(ctx, req.Params, false, func(ctx context.Context, p *mcp.CancelTaskRequestParams) (*mcp.CancelTaskResult, error) {
 			t, err := known(ctx, p.TaskID)
 			if err == nil {
 				t, err = m.Cancel(ctx, principal, p.TaskID, nil)
@@ -240,7 +241,7 @@ func serveBridge(ctx context.Context, m *task.Manager, req *session.Request) (co
 			return t.AsCancelTaskResult(), err
 		})
 	}
-	return jsonrpc.Serve(ctx, req.Params, false, func(ctx context.Context, p *mcp.GetTaskRequestParams) (*mcp.GetTaskResult, error) {
+	return rpc.Serve(ctx, req.Params, false, func(ctx context.Context, p *mcp.GetTaskRequestParams) (*mcp.GetTaskResult, error) {
 		t, err := known(ctx, p.TaskID)
 		return t.AsGetTaskResult(), err
 	})

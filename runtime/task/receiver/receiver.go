@@ -22,6 +22,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/wire"
+	"github.com/mcpwire/mcpwire/codec/wire/rpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/session"
@@ -144,17 +145,17 @@ func (o *Options) serveTasks(ctx context.Context, req *session.Request) (codec.E
 	m, principal := o.Manager, session.Principal(ctx)
 	switch req.Method {
 	case mcp.MethodTasksGet:
-		return jsonrpc.Serve(ctx, req.Params, false, func(ctx context.Context, p *mcp.GetTaskRequestParams) (*mcp.GetTaskResult, error) {
+		return rpc.Serve(ctx, req.Params, false, func(ctx context.Context, p *mcp.GetTaskRequestParams) (*mcp.GetTaskResult, error) {
 			t, err := m.Get(ctx, principal, p.TaskID, o.requestor(ctx, req))
 			return t.AsGetTaskResult(), err
 		})
 	case mcp.MethodTasksCancel:
-		return jsonrpc.Serve(ctx, req.Params, false, func(ctx context.Context, p *mcp.CancelTaskRequestParams) (*mcp.CancelTaskResult, error) {
+		return rpc.Serve(ctx, req.Params, false, func(ctx context.Context, p *mcp.CancelTaskRequestParams) (*mcp.CancelTaskResult, error) {
 			t, err := m.Cancel(ctx, principal, p.TaskID, o.requestor(ctx, req))
 			return t.AsCancelTaskResult(), err
 		})
 	case mcp.MethodTasksList:
-		return jsonrpc.Serve(ctx, req.Params, true, func(ctx context.Context, p *mcp.PaginatedRequestParams) (*mcp.ListTasksResult, error) {
+		return rpc.Serve(ctx, req.Params, true, func(ctx context.Context, p *mcp.PaginatedRequestParams) (*mcp.ListTasksResult, error) {
 			cursor := ""
 			if p != nil && p.Cursor != nil {
 				cursor = *p.Cursor
@@ -168,7 +169,7 @@ func (o *Options) serveTasks(ctx context.Context, req *session.Request) (codec.E
 		})
 	}
 	req.EndOnShutdown() // the task continues, and the requestor asks again
-	return jsonrpc.Serve(ctx, req.Params, false, func(ctx context.Context, p *mcp.GetTaskPayloadRequestParams) (*payload, error) {
+	return rpc.Serve(ctx, req.Params, false, func(ctx context.Context, p *mcp.GetTaskPayloadRequestParams) (*payload, error) {
 		out, err := m.Result(ctx, principal, p.TaskID, o.resultRequestor(ctx, req))
 		if err == nil && out.Error != nil {
 			return nil, out.Error
