@@ -33,15 +33,15 @@ var kept = []string{
 	"streamable.EventStore streamable.SessionStore",
 	"transport.Conn mailbox.Conn",
 	"transport.Conn transport.Described",
-	"transport.Conn transport.Detachable",
-	"transport.Conn transport.Forgetter",
+	"transport.Conn ability.Detachable",
+	"transport.Conn ability.Forgetter",
 	"transport.Conn transport.HalfCloser",
-	"transport.Conn transport.Owned",
-	"transport.Conn transport.Persister",
+	"transport.Conn ability.Owned",
+	"transport.Conn ability.Persister",
 	"transport.Conn transport.Releaser",
 	"transport.Conn transport.Reopener",
-	"transport.Conn transport.Restored",
-	"transport.Conn transport.Suspender",
+	"transport.Conn ability.Restored",
+	"transport.Conn ability.Suspender",
 	"transport.Conn transport.Unwrapper",
 }
 
@@ -52,7 +52,7 @@ var harmless = map[string]string{
 	"auth.Verifier auth.ProofVerifier":                   "requests with DPoP are rejected, and NewProtector fails if DPoP is required",
 	"session.Peer interface{Session() *session.Session}": "the limit of log messages is that of the session that created the task",
 	"task.Requestor task.Capable":                        "input requests are sent to a requestor that may not support them, and fail",
-	"transport.Conn transport.Pusher":                    "the session reads in a goroutine; a wrapper of Read must not have it",
+	"transport.Conn ability.Pusher":                    "the session reads in a goroutine; a wrapper of Read must not have it",
 	"transport.Response modern.Checked":                  "the version is read from the message once more",
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/ability"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
@@ -458,7 +459,7 @@ func (s *Session) answered(id jsonrpc.ID, a answer) (ok bool) {
 // nothing for the zero id.
 func (s *Session) forget(id jsonrpc.ID) {
 	err := boundary.Run(func() error {
-		if f, ok := transport.As[transport.Forgetter](s.conn); ok && !id.IsZero() {
+		if f, ok := transport.As[ability.Forgetter](s.conn); ok && !id.IsZero() {
 			f.Forget(id)
 		}
 		return nil

@@ -5,13 +5,13 @@ import (
 	"slices"
 
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/internal/ability"
 )
 
-// owner implements [transport.Owner] for a session.
+// owner implements [ability.Owner] for a session.
 type owner struct{ s *Session }
 
-var _ transport.Owner = owner{}
+var _ ability.Owner = owner{}
 
 func (o owner) Speaks(revision mcp.Revision) bool {
 	return slices.Contains(o.s.cfg.Revisions, revision) && !revision.Traits().Sessionless

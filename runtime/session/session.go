@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/ability"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/engine"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
@@ -114,10 +115,10 @@ func wrap[F any, M ~func(F) F](f F, middleware []M) F {
 
 // start starts the goroutines of the session. They end with it.
 func (s *Session) start() {
-	if c, ok := transport.As[transport.Owned](s.conn); ok {
+	if c, ok := transport.As[ability.Owned](s.conn); ok {
 		c.Own(owner{s})
 	}
-	if p, ok := s.conn.(transport.Pusher); !ok || !p.Push(s.conn, s.pushed) {
+	if p, ok := s.conn.(ability.Pusher); !ok || !p.Push(s.conn, s.pushed) {
 		s.life.work.Add(1)
 		go s.read()
 	}
@@ -462,11 +463,11 @@ func (s *Session) withoutSession() bool {
 	return s.cfg.Responder != nil && s.handshake.isNew()
 }
 
-// detached reports whether the peer cannot receive pings now; see [transport.Detachable].
+// detached reports whether the peer cannot receive pings now; see [ability.Detachable].
 func (s *Session) detached() bool {
 	yes := false
 	err := boundary.Run(func() error {
-		c, ok := transport.As[transport.Detachable](s.conn)
+		c, ok := transport.As[ability.Detachable](s.conn)
 		yes = ok && c.Detached()
 		return nil
 	})

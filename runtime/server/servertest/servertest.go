@@ -89,7 +89,7 @@ func connect(ctx context.Context, s *server.Server, o *client.Options) (c *clien
 	return c, sess, err
 }
 
-// pulled is a connection without the methods of [transport.Pusher]. Messages are therefore handled
+// pulled is a connection without the methods of [ability.Pusher]. Messages are therefore handled
 // by goroutines of the session, which have the label, and not by goroutines that send them.
 type pulled struct{ transport.Conn }
 

@@ -47,7 +47,7 @@ func (c *conn) Read() (transport.Message, error) {
 	return transport.Message{Text: m.Text}, err
 }
 
-// Push implements [transport.Pusher]. As a rule, the goroutine that writes a message calls take.
+// Push implements [ability.Pusher]. As a rule, the goroutine that writes a message calls take.
 func (c *conn) Push(outer transport.Conn, take func(transport.Message, error)) bool {
 	if outer != transport.Conn(c) {
 		return false

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcpwire/mcpwire/runtime/internal/ability"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 	"github.com/mcpwire/mcpwire/runtime/transport/transporttest"
@@ -30,13 +31,13 @@ func TestPushRejectsWrappedConn(t *testing.T) {
 		}
 		got = append(got, string(m.Text))
 	}
-	if b.(transport.Pusher).Push(&wrapped{b}, take) {
+	if b.(ability.Pusher).Push(&wrapped{b}, take) {
 		t.Error("messages bypass a wrapper of the end")
 	}
 	if err := a.Write(t.Context(), transport.Message{Text: []byte("1")}); err != nil {
 		t.Fatal(err)
 	}
-	if !b.(transport.Pusher).Push(b, take) {
+	if !b.(ability.Pusher).Push(b, take) {
 		t.Fatal("Push returned false for the end itself")
 	}
 	if err := a.Write(t.Context(), transport.Message{Text: []byte("2")}); err != nil {

@@ -108,7 +108,7 @@ func (c *client) Info() transport.Info { return c.end.Info() }
 // Read returns the next message from the server.
 func (c *client) Read() (transport.Message, error) { return c.end.Read() }
 
-// Push implements [transport.Pusher]. The goroutine that has read a message calls take.
+// Push implements [ability.Pusher]. The goroutine that has read a message calls take.
 func (c *client) Push(outer transport.Conn, take func(transport.Message, error)) bool {
 	if outer != transport.Conn(c) {
 		return false
@@ -117,7 +117,7 @@ func (c *client) Push(outer transport.Conn, take func(transport.Message, error))
 	return true
 }
 
-// Forget implements [transport.Forgetter]. It closes the stream of the request after cancelGrace.
+// Forget implements [ability.Forgetter]. It closes the stream of the request after cancelGrace.
 func (c *client) Forget(id jsonrpc.ID) {
 	c.mu.Lock()
 	x := c.exchanges[id]

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/ability"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
@@ -247,7 +248,7 @@ func (f *fakeServer) options() streamable.ClientOptions {
 // dialed is a connection with its optional methods.
 type dialed interface {
 	transport.Reopener
-	transport.Pusher
+	ability.Pusher
 }
 
 // dial returns a client of the server.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/ability"
 	"github.com/mcpwire/mcpwire/runtime/internal/engine"
 	"github.com/mcpwire/mcpwire/runtime/internal/mailbox"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -41,11 +42,11 @@ type serverConn struct {
 	out       outflow
 
 	mu        sync.Mutex
-	closing   bool            // Close was called
-	suspended bool            // Suspend was called
-	deleted   bool            // the client has ended the session
-	owner     transport.Owner // nil if unknown
-	linger    *time.Timer     // see endAfter; nil before
+	closing   bool          // Close was called
+	suspended bool          // Suspend was called
+	deleted   bool          // the client has ended the session
+	owner     ability.Owner // nil if unknown
+	linger    *time.Timer   // see endAfter; nil before
 }
 
 func newServerConn(h *Handler, id, principal string) *serverConn {
@@ -75,14 +76,14 @@ func (c *serverConn) begin(u *usage) {
 // Meters implements [mailbox.Conn]. The bytes of requests belong to their streams.
 func (c *serverConn) Meters() (requests, pending mailbox.Meter) { return nil, c.pending }
 
-// Own implements [transport.Owned].
-func (c *serverConn) Own(owner transport.Owner) {
+// Own implements [ability.Owned].
+func (c *serverConn) Own(owner ability.Owner) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.owner = owner
 }
 
-// Suspend implements [transport.Suspender].
+// Suspend implements [ability.Suspender].
 func (c *serverConn) Suspend() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,7 +91,7 @@ func (c *serverConn) Suspend() {
 }
 
 // ownedBy returns the owner, or nil if it is unknown.
-func (c *serverConn) ownedBy() transport.Owner {
+func (c *serverConn) ownedBy() ability.Owner {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.owner
@@ -124,7 +125,7 @@ func (c *serverConn) Info() transport.Info { return transport.Info{Network: "tcp
 // Read returns the next posted message.
 func (c *serverConn) Read() (transport.Message, error) { return c.in.Next() }
 
-// Push implements [transport.Pusher]. The goroutine of a POST calls take for its message.
+// Push implements [ability.Pusher]. The goroutine of a POST calls take for its message.
 func (c *serverConn) Push(of transport.Conn, take func(transport.Message, error)) bool {
 	if of != transport.Conn(c) {
 		return false
@@ -133,15 +134,15 @@ func (c *serverConn) Push(of transport.Conn, take func(transport.Message, error)
 	return true
 }
 
-// Restored implements [transport.Restored].
+// Restored implements [ability.Restored].
 func (c *serverConn) Restored() (revision mcp.Revision, client []byte, ok bool) {
 	return c.handshake.get()
 }
 
-// PersistedState implements [transport.Persister].
+// PersistedState implements [ability.Persister].
 func (c *serverConn) PersistedState() (state []byte, ok bool) { return c.journal.takeState() }
 
-// PersistState implements [transport.Persister].
+// PersistState implements [ability.Persister].
 func (c *serverConn) PersistState(ctx context.Context, state []byte) error {
 	return c.journal.persistState(ctx, state)
 }
@@ -167,7 +168,7 @@ func (c *serverConn) Write(ctx context.Context, m transport.Message) error {
 	return c.send(ctx, rest, m)
 }
 
-// Detached implements [transport.Detachable].
+// Detached implements [ability.Detachable].
 func (c *serverConn) Detached() bool {
 	_, rest := c.streams.of(jsonrpc.ID{})
 	return rest == nil || !c.out.connected(&rest.outlet)

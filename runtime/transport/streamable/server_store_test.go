@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/runtime/internal/ability"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltstore"
@@ -180,7 +181,7 @@ func TestLateStreamDoesNotStoreEndedSession(t *testing.T) {
 		store := &slowBegin{SessionStore: bolt}
 		s := &testServer{t: t, tools: newTools()}
 		s.handler = streamable.NewHandler(func(_ *http.Request, conn transport.Conn) {
-			conn.(transport.Pusher).Push(conn, func(m transport.Message, err error) {
+			conn.(ability.Pusher).Push(conn, func(m transport.Message, err error) {
 				switch {
 				case err != nil:
 				case strings.Contains(string(m.Text), "initialize"):

@@ -19,6 +19,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/internal/tracefile"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/ability"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
@@ -43,9 +44,9 @@ func (c *conn) Read() (transport.Message, error) {
 	return m, err
 }
 
-// Push implements [transport.Pusher] if the connection does.
+// Push implements [ability.Pusher] if the connection does.
 func (c *conn) Push(of transport.Conn, take func(transport.Message, error)) bool {
-	p, ok := c.Conn.(transport.Pusher)
+	p, ok := c.Conn.(ability.Pusher)
 	return ok && of == transport.Conn(c) && p.Push(c.Conn, func(m transport.Message, err error) {
 		c.received(m, err)
 		take(m, err)

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/ability"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
@@ -81,14 +82,14 @@ func TestObservedConnectionKeepsOptionalMethods(t *testing.T) {
 		t.Errorf("it reopens session %d", n)
 	}
 	var got string
-	if !c.(transport.Pusher).Push(c, func(m transport.Message, _ error) { got = string(m.Text) }) {
+	if !c.(ability.Pusher).Push(c, func(m transport.Message, _ error) { got = string(m.Text) }) {
 		t.Fatal("the connection does not push")
 	}
 	p.take(transport.Message{Text: []byte("not JSON")}, nil)
 	if got != "not JSON" || !strings.Contains(recorded.String(), `"from":"client","text":"not JSON"}`) {
 		t.Errorf("got %q, recorded %s", got, &recorded)
 	}
-	if c.(transport.Pusher).Push(p, nil) {
+	if c.(ability.Pusher).Push(p, nil) {
 		t.Error("messages bypass the connection that wraps the observed one")
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
+	"github.com/mcpwire/mcpwire/runtime/internal/ability"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -73,7 +74,7 @@ func New(o Options) *Conn {
 		return c
 	}
 	c.options.Send = o.Over.Write
-	if p, ok := o.Over.(transport.Pusher); !ok || !p.Push(o.Over, c.Deliver) {
+	if p, ok := o.Over.(ability.Pusher); !ok || !p.Push(o.Over, c.Deliver) {
 		go c.pump() // ends with Over
 	}
 	return c

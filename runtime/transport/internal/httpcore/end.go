@@ -206,7 +206,7 @@ func (e *End) Read() (transport.Message, error) {
 }
 
 // Push makes End call take with each delivered message, in the delivering goroutine, and with the
-// error at the end. It must be called before the first delivery. It implements [transport.Pusher].
+// error at the end. It must be called before the first delivery. It implements [ability.Pusher].
 func (e *End) Push(take func(transport.Message, error)) {
 	e.mu.Lock()
 	e.take, e.turn = take, make(chan struct{}, 1)
