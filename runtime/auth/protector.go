@@ -53,12 +53,12 @@ type Config struct {
 	// Recheck is the interval at which the token of an open stream is verified again; see
 	// [Protector.Watch]. The default is one minute. A negative value means never.
 	Recheck time.Duration
-	// CacheSize limits how many verified tokens are cached. The default is [DefaultCacheSize].
+	// CacheSize limits how many verified tokens are cached. The default is 10,000.
 	CacheSize int
 	// MaxVerifications limits the tokens that are being verified at once, apart from those of open
 	// streams. Nine times as many wait, for up to 10 seconds, and half of all may be of one network of
 	// clients: the first 24 bits of an IPv4 address, or 64 of an IPv6 address. Further requests are
-	// rejected with status 503. The default is [DefaultMaxVerifications].
+	// rejected with status 503. The default is 100.
 	//
 	// The address of a client is that of the connection, unless that is a loopback or private one,
 	// or what ClientAddress of the HTTP handler returns.
@@ -87,11 +87,11 @@ const (
 
 // Defaults of [Config].
 const (
-	DefaultSkew      = time.Minute
-	DefaultRecheck   = time.Minute
-	DefaultCacheSize = 10_000
+	defaultSkew      = time.Minute
+	defaultRecheck   = time.Minute
+	defaultCacheSize = 10_000
 
-	DefaultMaxVerifications = 100
+	defaultMaxVerifications = 100
 )
 
 // Rejected tokens that are remembered: their number, and how long.
@@ -204,17 +204,17 @@ func (p *Protector) complete() error {
 	if c.MaxVerifications < 0 {
 		return fmt.Errorf("negative MaxVerifications (%d)", c.MaxVerifications)
 	}
-	p.gate = newGate(cmp.Or(c.MaxVerifications, DefaultMaxVerifications))
+	p.gate = newGate(cmp.Or(c.MaxVerifications, defaultMaxVerifications))
 	c.Issuers, c.Scopes = slices.Clone(c.Issuers), slices.Clone(c.Scopes)
-	c.Skew = cmp.Or(c.Skew, DefaultSkew)
-	c.Recheck = cmp.Or(c.Recheck, DefaultRecheck)
+	c.Skew = cmp.Or(c.Skew, defaultSkew)
+	c.Recheck = cmp.Or(c.Recheck, defaultRecheck)
 	c.Logger = boundary.Logger(c.Logger)
 	p.ttl = c.CacheTTL
 	if v, ok := c.Verifier.(CacheTTLer); ok && p.ttl == 0 {
 		p.ttl = v.CacheTTL()
 	}
 	if p.ttl > 0 {
-		p.cache = newCache[*Identity](cmp.Or(c.CacheSize, DefaultCacheSize))
+		p.cache = newCache[*Identity](cmp.Or(c.CacheSize, defaultCacheSize))
 		p.rejects = newCache[error](maxRejections)
 		p.running = map[cacheKey]*verification{}
 	}

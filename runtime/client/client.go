@@ -72,12 +72,12 @@ func newClient(o *Options) *Client {
 	c.completions = rate.NewLimiter(completionsPerSecond, completionsPerSecond)
 	c.log = boundary.Logger(c.options.Session.Logger)
 	if c.options.MaxToolRounds == 0 {
-		c.options.MaxToolRounds = DefaultMaxToolRounds
+		c.options.MaxToolRounds = defaultMaxToolRounds
 	}
 	if c.options.MaxInputRounds == 0 {
-		c.options.MaxInputRounds = DefaultMaxInputRounds
+		c.options.MaxInputRounds = defaultMaxInputRounds
 	}
-	c.cache.max = cmp.Or(c.options.MaxCacheBytes, DefaultMaxCacheBytes)
+	c.cache.max = cmp.Or(c.options.MaxCacheBytes, defaultMaxCacheBytes)
 	c.cache.partition = c.options.CachePartition
 	if c.options.Auth != nil {
 		c.options.HTTP.Auth = c.options.Auth
@@ -170,7 +170,7 @@ func newInputLimit(perMinute int) *rate.Limiter {
 	case perMinute < 0:
 		return rate.NewLimiter(rate.Inf, 0)
 	case perMinute == 0:
-		perMinute = DefaultInputRequestsPerMinute
+		perMinute = defaultInputRequestsPerMinute
 	}
 	return rate.NewLimiter(rate.Limit(perMinute)/60, perMinute)
 }

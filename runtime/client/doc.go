@@ -29,7 +29,7 @@
 // a URL, or to sample a message from a model. The client declares the matching capabilities. It
 // rejects requests that it has not declared or that the protocol does not allow, fills in the
 // defaults of forms, checks responses, and limits the rate. It ends loops of a model and its tools
-// after [DefaultMaxToolRounds] rounds.
+// after 50 rounds.
 //
 // URLs must pass [CheckURL]: https, or http on this machine, without user information. The server
 // sees the roots that [Options].CheckRoot admits each time; by default, those that exist and can be

@@ -40,7 +40,7 @@ type Options struct {
 
 	// MaxToolRounds limits the messages with tool uses in a conversation that the server asks the
 	// model to continue. It ends loops of a model and its tools: requests at the limit are rejected
-	// with [session.CodeOverloaded]. The default is [DefaultMaxToolRounds]; a negative value means
+	// with [session.CodeOverloaded]. The default is 50; a negative value means
 	// no limit.
 	MaxToolRounds int
 
@@ -76,16 +76,16 @@ type Options struct {
 
 	// InputRequestsPerMinute limits the input requests per minute: forms, URLs and sampling
 	// together. Further requests are rejected with [session.CodeOverloaded]. The default is
-	// [DefaultInputRequestsPerMinute]; a negative value means no limit.
+	// 120; a negative value means no limit.
 	InputRequestsPerMinute int
 
 	// MaxInputRounds limits how many times one request of a revision without sessions is sent again
 	// because the server asks for input. Further rounds fail with [ErrInputRounds]. The default is
-	// [DefaultMaxInputRounds]; a negative value means no limit.
+	// 10; a negative value means no limit.
 	MaxInputRounds int
 
 	// MaxCacheBytes limits the memory for results that a server of a revision without sessions
-	// allows to be used again: lists and resources. The default is [DefaultMaxCacheBytes]; a
+	// allows to be used again: lists and resources. The default is 8 MiB; a
 	// negative value means that none are cached.
 	MaxCacheBytes int
 
@@ -125,10 +125,10 @@ type Options struct {
 
 // Defaults of [Options].
 const (
-	DefaultInputRequestsPerMinute = 120
-	DefaultMaxToolRounds          = 50
-	DefaultMaxInputRounds         = 10
-	DefaultMaxCacheBytes          = 8 << 20
+	defaultInputRequestsPerMinute = 120
+	defaultMaxToolRounds          = 50
+	defaultMaxInputRounds         = 10
+	defaultMaxCacheBytes          = 8 << 20
 )
 
 // ErrRefused is returned by [Options].Sample if the user rejects the request.

@@ -89,7 +89,7 @@ func TestFloodOfInputRequestsLeavesRoomForOthers(t *testing.T) {
 				addAsking(t, one.Server)
 				addAsking(t, two.Server)
 				c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a"), two.as("b")}}), sessions.in(user("Ada")))
-				const calls = 2 * client.DefaultInputRequestsPerMinute
+				const calls = 2 * 120
 				rejected := 0
 				for range calls {
 					if result, err := c.CallTool(t.Context(), "a_ask", nil); err != nil || result.Failed() {

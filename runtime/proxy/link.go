@@ -345,7 +345,7 @@ func (l *link) connect(ctx context.Context, cfg *session.Config) (*connection, e
 	if own.ProgressInterval == 0 {
 		own.ProgressInterval = -1 // the client limits its progress
 	}
-	own.MaxRequests = cmp.Or(own.MaxRequests, DefaultMaxInputRequests)
+	own.MaxRequests = cmp.Or(own.MaxRequests, defaultMaxInputRequests)
 	if own.Logger == nil {
 		own.Logger = l.c.p.log
 	}
@@ -675,7 +675,7 @@ func newInputLimit(perMinute int) *rate.Limiter {
 	if perMinute < 0 {
 		return rate.NewLimiter(rate.Inf, 0)
 	}
-	perMinute = cmp.Or(perMinute, DefaultInputRequestsPerMinute)
+	perMinute = cmp.Or(perMinute, defaultInputRequestsPerMinute)
 	return rate.NewLimiter(rate.Limit(perMinute)/60, perMinute)
 }
 

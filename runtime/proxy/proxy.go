@@ -111,8 +111,9 @@
 //     session with the upstream drops further ones when MaxNotifications are pending, and progress
 //     that is outdated. Log messages for a modern request are dropped while its client has not read
 //     1,000 of them, or 4 MiB.
-//   - An upstream serves at most 1,024 calls of a client at once, may have 256 input requests
-//     without a response, see [DefaultMaxInputRequests], and make 60 per minute to the session of a
+//   - An upstream serves at most 1,024 calls of a client at once, may have 256 input requests (see
+//     MaxRequests of its Session)
+//     without a response, and make 60 per minute to the session of a
 //     client, see InputRequestsPerMinute. Others are rejected with [session.CodeOverloaded].
 //
 // For each client, the connection to an upstream is in one of these states, as in a circuit
@@ -222,21 +223,21 @@ type Upstream struct {
 	// Session configures the sessions with the upstream. The proxy sets Handler and Reopened. If
 	// Revisions is nil, the proxy requests the revision of the client, and speaks any other
 	// revision that the upstream supports. The default of MaxRequests is
-	// [DefaultMaxInputRequests].
+	// 256.
 	Session session.Config
 	// MaxConnections limits the connections to the upstream, of all clients together, which are
 	// processes for a [Command]. Principals share them, see "Connections" in the package
-	// documentation. The default is [DefaultMaxConnections].
+	// documentation. The default is 1,024.
 	MaxConnections int
 	// MaxPerPrincipal limits those of one principal, or of one network of clients without a
 	// principal; see ClientAddress in [streamable.HandlerOptions]. At most a quarter of them are
 	// connections of single calls, see "Connections" in the package documentation. The default is
-	// [DefaultMaxPerPrincipal].
+	// 256.
 	MaxPerPrincipal int
 	// InputRequestsPerMinute limits the elicitation and sampling requests of the upstream that reach
 	// the session of a client, so that a client that limits them has room for those of other
 	// upstreams. Further ones are rejected with [session.CodeOverloaded]. The default is
-	// [DefaultInputRequestsPerMinute]; a negative value means no limit.
+	// 60; a negative value means no limit.
 	InputRequestsPerMinute int
 }
 
@@ -271,7 +272,7 @@ type Config struct {
 	// ConnectTimeout limits how long the first response to a client waits until all upstreams are
 	// connected and their lists are fetched. The features of slower upstreams appear later, with a
 	// list_changed notification. An upstream that is a proxy itself is told how much of this time is
-	// left. The default is [DefaultConnectTimeout].
+	// left. The default is 10 seconds.
 	ConnectTimeout time.Duration
 	// Server configures the server for the clients. It may have features of its own: those of
 	// upstreams take precedence, and come first in lists. Its Visible, its middleware, its CallRate
@@ -282,8 +283,8 @@ type Config struct {
 	Server server.Config
 }
 
-// DefaultConnectTimeout is the default of [Config].ConnectTimeout.
-const DefaultConnectTimeout = 10 * time.Second
+// defaultConnectTimeout is the default of [Config].ConnectTimeout.
+const defaultConnectTimeout = 10 * time.Second
 
 // Proxy is a server whose features are those of its upstreams, and those that are added to the
 // Server. Its methods are safe for concurrent use. [New] creates one.
@@ -316,7 +317,7 @@ func New(name, version string, cfg *Config) (*Proxy, error) {
 		p.cfg = *cfg
 	}
 	p.cfg.Upstreams = slices.Clone(p.cfg.Upstreams)
-	p.cfg.ConnectTimeout = cmp.Or(p.cfg.ConnectTimeout, DefaultConnectTimeout)
+	p.cfg.ConnectTimeout = cmp.Or(p.cfg.ConnectTimeout, defaultConnectTimeout)
 	p.known, p.slots = make([]known, len(p.cfg.Upstreams)), make([]slots, len(p.cfg.Upstreams))
 	for i := range p.cfg.Upstreams {
 		u := &p.cfg.Upstreams[i]
@@ -324,8 +325,8 @@ func New(name, version string, cfg *Config) (*Proxy, error) {
 			return nil, err
 		}
 		p.slots[i] = slots{
-			name: u.Name, max: cmp.Or(u.MaxConnections, DefaultMaxConnections),
-			perPrincipal: cmp.Or(u.MaxPerPrincipal, DefaultMaxPerPrincipal), patience: p.cfg.ConnectTimeout, shares: map[string]*share{},
+			name: u.Name, max: cmp.Or(u.MaxConnections, defaultMaxConnections),
+			perPrincipal: cmp.Or(u.MaxPerPrincipal, defaultMaxPerPrincipal), patience: p.cfg.ConnectTimeout, shares: map[string]*share{},
 		}
 	}
 	s := p.cfg.Server

@@ -14,13 +14,13 @@ import (
 
 // Defaults of [Upstream].
 const (
-	DefaultMaxConnections  = 1024
-	DefaultMaxPerPrincipal = 256
-	// DefaultMaxInputRequests is the default of MaxRequests in [Upstream].Session. It limits the
+	defaultMaxConnections  = 1024
+	defaultMaxPerPrincipal = 256
+	// defaultMaxInputRequests is the default of MaxRequests in [Upstream].Session. It limits the
 	// input requests of an upstream that a client has not responded to.
-	DefaultMaxInputRequests = 256
-	// DefaultInputRequestsPerMinute is half of [github.com/mcpwire/mcpwire/runtime/client.DefaultInputRequestsPerMinute].
-	DefaultInputRequestsPerMinute = 60
+	defaultMaxInputRequests = 256
+	// defaultInputRequestsPerMinute is half of that of package client.
+	defaultInputRequestsPerMinute = 60
 )
 
 // minHeld is how long a call may wait for input before it is ended because its connection is

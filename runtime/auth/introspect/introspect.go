@@ -17,15 +17,15 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/auth/oauth"
 )
 
-// DefaultCacheTTL is the default of Options.CacheTTL.
-const DefaultCacheTTL = 30 * time.Second
+// defaultCacheTTL is the default of Options.CacheTTL.
+const defaultCacheTTL = 30 * time.Second
 
 const skew = time.Minute // how much the clock of the issuer may be ahead, for the member nbf
 
 // Options are the options of New. The zero value has the defaults.
 type Options struct {
 	// CacheTTL is how long a result may be cached. A revoked token may be accepted for as long. The
-	// default is DefaultCacheTTL. If it is negative, results are not cached.
+	// default is 30 seconds. If it is negative, results are not cached.
 	CacheTTL time.Duration
 	// HTTP provides the transport of requests. The default is that of http.DefaultClient. A request
 	// ends after 10 seconds, follows no redirects, and reads up to 64 KiB. Up to 16 connections are
@@ -81,7 +81,7 @@ func New(endpoint string, client oauth.Client, o *Options) (Verifier, error) {
 		}
 	}
 	if v.ttl == 0 {
-		v.ttl = DefaultCacheTTL
+		v.ttl = defaultCacheTTL
 	}
 	return v, nil
 }

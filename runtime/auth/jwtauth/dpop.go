@@ -127,7 +127,7 @@ func (n *nonces) valid(nonce string, now time.Time) bool {
 		return false
 	}
 	age := now.Sub(time.Unix(int64(binary.BigEndian.Uint64(text)), 0))
-	return age <= n.lifetime && age >= -DefaultSkew // the clock of the process that made it may be ahead
+	return age <= n.lifetime && age >= -defaultSkew // the clock of the process that made it may be ahead
 }
 
 func (n *nonces) tag(text []byte) []byte {

@@ -48,8 +48,8 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultSkew          = time.Minute
-	DefaultNonceLifetime = 5 * time.Minute
+	defaultSkew          = time.Minute
+	defaultNonceLifetime = 5 * time.Minute
 )
 
 const (
@@ -139,7 +139,7 @@ func New(issuer string, o *Options) (Verifier, error) {
 		return nil, fmt.Errorf("jwtauth: negative NonceLifetime (%v)", o.NonceLifetime)
 	}
 	if v.skew == 0 {
-		v.skew = DefaultSkew
+		v.skew = defaultSkew
 	}
 	if !o.NonceKey.Empty() {
 		if len(o.NonceKey.Reveal()) < 32 {
@@ -147,7 +147,7 @@ func New(issuer string, o *Options) (Verifier, error) {
 		}
 		v.nonces = &nonces{o.NonceKey, o.NonceLifetime}
 		if v.nonces.lifetime == 0 {
-			v.nonces.lifetime = DefaultNonceLifetime
+			v.nonces.lifetime = defaultNonceLifetime
 		}
 	}
 	u, err := url.Parse(issuer)

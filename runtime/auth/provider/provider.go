@@ -49,8 +49,8 @@ import (
 
 // Defaults of [Config].
 const (
-	DefaultAccessTTL  = 10 * time.Minute
-	DefaultRefreshTTL = 30 * 24 * time.Hour
+	defaultAccessTTL  = 10 * time.Minute
+	defaultRefreshTTL = 30 * 24 * time.Hour
 )
 
 // Config configures a [Proxy].
@@ -66,8 +66,8 @@ type Config struct {
 	// do so only if the user removes the server and adds it again.
 	Key []byte
 
-	AccessTTL  time.Duration // lifetime of access tokens; default: [DefaultAccessTTL]
-	RefreshTTL time.Duration // lifetime of refresh tokens; default: [DefaultRefreshTTL]
+	AccessTTL  time.Duration // lifetime of access tokens; default: 10 minutes
+	RefreshTTL time.Duration // lifetime of refresh tokens; default: 30 days
 
 	// HTTP provides the transport of requests to the provider and for Client ID Metadata Documents.
 	// The default is [http.DefaultTransport].
@@ -150,7 +150,7 @@ func (p *Proxy) complete() error {
 			return fmt.Errorf("Upstream.Metadata: endpoint: %w", err)
 		}
 	}
-	c.AccessTTL, c.RefreshTTL = cmp.Or(c.AccessTTL, DefaultAccessTTL), cmp.Or(c.RefreshTTL, DefaultRefreshTTL)
+	c.AccessTTL, c.RefreshTTL = cmp.Or(c.AccessTTL, defaultAccessTTL), cmp.Or(c.RefreshTTL, defaultRefreshTTL)
 	c.Logger = boundary.Logger(c.Logger)
 	if c.Now == nil {
 		c.Now = time.Now

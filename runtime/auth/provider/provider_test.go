@@ -431,7 +431,7 @@ func TestGrantEndsWithLoginAtProvider(t *testing.T) {
 func TestUpstreamTokenWithoutRefreshToken(t *testing.T) {
 	f := start(t, func(c *provider.Config) { c.Upstream.Scopes = []string{"profile"} })
 	access := f.login(f.web.Register(t, iss, "app", redirect))["access_token"].(string)
-	f.now = f.now.Add(trial.DefaultAccessTTL - time.Second)
+	f.now = f.now.Add(5*time.Minute - time.Second)
 	if status, result := f.call(access); status != 200 || result["token"] == "" {
 		t.Errorf("status %d, %v", status, result)
 	}
@@ -451,7 +451,7 @@ func TestConcurrentCallersShareOneRefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, nil)
 		f.call(f.login(f.web.Register(t, iss, "app", redirect))["access_token"].(string))
-		f.now = f.now.Add(trial.DefaultAccessTTL)
+		f.now = f.now.Add(5 * time.Minute)
 		f.forms, f.proceed = nil, make(chan struct{})
 		tokens := make(chan string, 4)
 		for range cap(tokens) {
@@ -486,7 +486,7 @@ func TestUpstreamTokenIsRefreshed(t *testing.T) {
 	f := start(t, nil)
 	access := f.login(f.web.Register(t, iss, "app", redirect))["access_token"].(string)
 	_, first := f.call(access)
-	f.now = f.now.Add(trial.DefaultAccessTTL - 10*time.Second)
+	f.now = f.now.Add(5*time.Minute - 10*time.Second)
 	f.down = true
 	if _, result := f.call(access); result["token"] != first["token"] {
 		t.Errorf("provider down, token not expired: %v", result)
@@ -499,7 +499,7 @@ func TestUpstreamTokenIsRefreshed(t *testing.T) {
 	if _, result := f.call(access); result["token"] != second["token"] {
 		t.Errorf("again: %v", result)
 	}
-	f.now = f.now.Add(trial.DefaultAccessTTL)
+	f.now = f.now.Add(5 * time.Minute)
 	f.forms = nil
 	f.call(access)
 	if len(f.forms) != 1 || !strings.Contains(f.forms[0], "grant_type=refresh_token") {

@@ -30,8 +30,8 @@ import (
 
 // Defaults of [Options].
 const (
-	DefaultAccessTTL  = 5 * time.Minute
-	DefaultRefreshTTL = time.Hour
+	defaultAccessTTL  = 5 * time.Minute
+	defaultRefreshTTL = time.Hour
 )
 
 // Options configures a [Server].
@@ -45,8 +45,8 @@ type Options struct {
 	// is on this computer.
 	Approve bool
 
-	AccessTTL  time.Duration // lifetime of access tokens; default: [DefaultAccessTTL]
-	RefreshTTL time.Duration // lifetime of refresh tokens; default: [DefaultRefreshTTL]
+	AccessTTL  time.Duration // lifetime of access tokens; default: 5 minutes
+	RefreshTTL time.Duration // lifetime of refresh tokens; default: an hour
 
 	// HTTP provides the transport for Client ID Metadata Documents. The default is
 	// [http.DefaultTransport].
@@ -85,8 +85,8 @@ func New(o Options) (*Server, error) {
 		Notice:            "Trial authorization server: it asks for no password and protects nothing.",
 		Documents:         fetch.New(o.HTTP, fetch.Network{}).For(u),
 		ClientCredentials: true,
-		AccessTTL:         cmp.Or(o.AccessTTL, DefaultAccessTTL),
-		RefreshTTL:        cmp.Or(o.RefreshTTL, DefaultRefreshTTL),
+		AccessTTL:         cmp.Or(o.AccessTTL, defaultAccessTTL),
+		RefreshTTL:        cmp.Or(o.RefreshTTL, defaultRefreshTTL),
 		Now:               o.Now,
 		Approved: func(w http.ResponseWriter, _ *http.Request, a *issuer.Authorization, user string) {
 			s.server.Complete(w, a, &issuer.Grant{Subject: user})

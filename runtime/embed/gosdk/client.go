@@ -150,37 +150,28 @@ func (c *Client) List(ctx context.Context) iter.Seq2[wire.Task, error] { return 
 
 // Handle stands for a task. Its methods are safe for concurrent use; see [requestor.Handle].
 type Handle struct {
-	h *requestor.Handle[*wire.CallToolResult]
+	*requestor.Handle[*wire.CallToolResult]
 }
-
-// ID returns the id of the task. It is "" if the server has returned the result without a task.
-func (h *Handle) ID() string { return h.h.ID() }
 
 // Result waits until the task is terminal and returns its result; see [requestor.Handle.Result].
 // The error of a failed task wraps a [*jsonrpc.Error]. The error of a cancelled task is
 // task.ErrCancelled.
 func (h *Handle) Result(ctx context.Context) (*mcp.CallToolResult, error) {
-	return decodeResult(h.h.Result(ctx))
+	return decodeResult(h.Handle.Result(ctx))
 }
 
 // Raw is like Result, and returns the result as JSON, with all members that the server has sent.
 func (h *Handle) Raw(ctx context.Context) (json.RawMessage, error) {
-	result, err := h.h.Result(ctx)
+	result, err := h.Handle.Result(ctx)
 	if err != nil {
 		return nil, withSDKError(err)
 	}
 	return codec.Marshal(result)
 }
 
-// Updates iterates over the states of the task; see [requestor.Handle.Updates].
-func (h *Handle) Updates(ctx context.Context) iter.Seq2[wire.Task, error] { return h.h.Updates(ctx) }
-
-// Progress iterates over the progress of the task; see [requestor.Handle.Progress].
-func (h *Handle) Progress(ctx context.Context) iter.Seq[session.Progress] { return h.h.Progress(ctx) }
-
 // Cancel cancels the task and returns its state; see [requestor.Handle.Cancel].
 func (h *Handle) Cancel(ctx context.Context) (wire.Task, error) {
-	state, err := h.h.Cancel(ctx)
+	state, err := h.Handle.Cancel(ctx)
 	return state, withSDKError(err)
 }
 

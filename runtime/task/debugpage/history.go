@@ -11,8 +11,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// DefaultEvents is the default size of a [History], in events.
-const DefaultEvents = 16384
+// defaultEvents is the default size of a [History], in events.
+const defaultEvents = 16384
 
 // maxText is the largest size of a text in a History, in bytes. Peers choose the texts of refused
 // calls.
@@ -34,10 +34,10 @@ type entry struct {
 }
 
 // NewHistory returns a History of at most n events and n/16 refused calls. If n is not positive,
-// [DefaultEvents] is used.
+// it has 16,384 events.
 func NewHistory(n int) *History {
 	if n <= 0 {
-		n = DefaultEvents
+		n = defaultEvents
 	}
 	return &History{events: ring{limit: n}, refused: ring{limit: max(1, n/16)}}
 }

@@ -23,8 +23,8 @@ import (
 
 // Defaults of [Config].
 const (
-	DefaultPageSize = 100
-	DefaultMaxTasks = 10_000
+	defaultPageSize = 100
+	defaultMaxTasks = 10_000
 )
 
 const (
@@ -66,11 +66,11 @@ type Config struct {
 	// Hosts are the host names, without a port, that requests may have in addition to loopback
 	// names and addresses.
 	Hosts []string
-	// PageSize is the number of tasks on a page of the list. The default is [DefaultPageSize].
+	// PageSize is the number of tasks on a page of the list. The default is 100.
 	PageSize int
 	// MaxTasks is the maximum number of tasks that a list reads, and its sums count. If the store
 	// has more, the page says so; those of one owner, and single tasks, are found nevertheless. The
-	// default is [DefaultMaxTasks], for which the page holds a few megabytes.
+	// default is 10,000, for which the page holds a few megabytes.
 	MaxTasks int
 }
 
@@ -99,10 +99,10 @@ func New(cfg Config) http.Handler {
 		panic("debugpage: no store")
 	}
 	if cfg.PageSize <= 0 {
-		cfg.PageSize = DefaultPageSize
+		cfg.PageSize = defaultPageSize
 	}
 	if cfg.MaxTasks <= 0 {
-		cfg.MaxTasks = DefaultMaxTasks
+		cfg.MaxTasks = defaultMaxTasks
 	}
 	return &page{Config: cfg, template: template.Must(template.New("").Funcs(functions).Parse(text))}
 }

@@ -66,7 +66,7 @@ type Options struct {
 
 	// MaxRetries is how many attempts in a row may fail to resume the stream of a request, to
 	// connect to send a message, or to send a message again that the server has rejected for now or
-	// may receive twice, before the message is lost. The default is [DefaultMaxRetries]; a negative
+	// may receive twice, before the message is lost. The default is 5; a negative
 	// value means no attempts. If a client of Streamable HTTP sends its first request, and the
 	// connection is refused, it makes no further attempts.
 	MaxRetries int
@@ -76,8 +76,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// DefaultMaxRetries is the default of [Options.MaxRetries].
-const DefaultMaxRetries = 5
+// defaultMaxRetries is the default of [Options.MaxRetries].
+const defaultMaxRetries = 5
 
 // WithDefaults returns a copy with defaults for unset limits. In the copy, a MaxRetries of 0 means
 // no attempts.
@@ -88,7 +88,7 @@ func (o Options) WithDefaults() Options {
 	o.FlushTimeout = positive(o.FlushTimeout, time.Second)
 	o.RetryDelay = positive(o.RetryDelay, 500*time.Millisecond)
 	o.MaxRetryDelay = max(positive(o.MaxRetryDelay, 30*time.Second), o.RetryDelay)
-	o.MaxRetries = max(cmp.Or(o.MaxRetries, DefaultMaxRetries), 0)
+	o.MaxRetries = max(cmp.Or(o.MaxRetries, defaultMaxRetries), 0)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -710,12 +710,12 @@ func TestClientRetriesUnreachableServer(t *testing.T) {
 			return real.RoundTrip(r)
 		})}
 		s := f.connect(o, nil)
-		down = httpclient.DefaultMaxRetries
+		down = 5
 		if err := s.Ping(t.Context()); err != nil {
 			t.Error(err)
 		}
 		check(t, "requests", []string{"POST ping s1 2025-11-25"}, f.takeLog())
-		down = httpclient.DefaultMaxRetries + 1
+		down = 5 + 1
 		if err := s.Ping(t.Context()); err == nil || errors.Is(err, session.ErrClosed) {
 			t.Errorf("got %v", err)
 		}

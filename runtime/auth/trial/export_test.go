@@ -1,0 +1,3 @@
+package trial
+
+const DefaultAccessTTL = defaultAccessTTL

@@ -1,0 +1,5 @@
+package client
+
+const DefaultInputRequestsPerMinute = defaultInputRequestsPerMinute
+
+const DefaultMaxToolRounds = defaultMaxToolRounds

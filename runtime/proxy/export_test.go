@@ -1,0 +1,5 @@
+package proxy
+
+const DefaultConnectTimeout = defaultConnectTimeout
+
+const DefaultInputRequestsPerMinute = defaultInputRequestsPerMinute
