@@ -37,11 +37,11 @@ var kept = []string{
 	"transport.Conn ability.Forgetter",
 	"transport.Conn transport.HalfCloser",
 	"transport.Conn ability.Owned",
-	"transport.Conn ability.Persister",
+	"transport.Conn transport.Persister",
 	"transport.Conn transport.Releaser",
 	"transport.Conn transport.Reopener",
-	"transport.Conn ability.Restored",
-	"transport.Conn ability.Suspender",
+	"transport.Conn transport.Restored",
+	"transport.Conn transport.Suspender",
 	"transport.Conn transport.Unwrapper",
 }
 

@@ -23,7 +23,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/mcpwire/mcpwire/gen"
-	"github.com/mcpwire/mcpwire/schema"
+	"github.com/mcpwire/mcpwire/internal/schemadocs"
 )
 
 var update = flag.Bool("update", false, "rewrite the want sections of the golden cases")
@@ -155,7 +155,7 @@ func readGolden(file string) (*golden, error) {
 		case "capabilities.json":
 			c.config.Capabilities = gen.Capabilities{File: f.Name, Src: f.Data}
 		case "docs.md":
-			if c.config.Docs, err = schema.ParseDocs(f.Data); err != nil {
+			if c.config.Docs, err = schemadocs.ParseDocs(f.Data); err != nil {
 				return nil, fmt.Errorf("%s: docs.md:%w", file, err)
 			}
 		case "base.json":

@@ -2,8 +2,8 @@
 // documentation of their definitions.
 //
 // A schema here is the published one without its prose: every name, type, required list,
-// const, enum, default and bound, in the form that [Canonical] gives. The file docs.md
-// documents the definitions and fields in our own sentences, once for all revisions. [ParseDocs]
+// const, enum, default and bound, in canonical form: with sorted keys, indented by two. The file docs.md
+// documents the definitions and fields in our own sentences, once for all revisions. [ReadDocs]
 // reads it.
 //
 // Words used throughout:
@@ -24,6 +24,8 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+
+	"github.com/mcpwire/mcpwire/internal/schemadocs"
 )
 
 // extensionPrefix starts the folder name of every extension; all other folders are
@@ -75,12 +77,12 @@ func Read(rev string) ([]byte, error) {
 }
 
 // ReadDocs returns the parsed docs.md. It parses anew on each call; callers keep the result.
-func ReadDocs() (*Docs, error) {
+func ReadDocs() (*schemadocs.Docs, error) {
 	src, err := embedded.ReadFile("docs.md")
 	if err != nil {
 		return nil, err
 	}
-	docs, err := ParseDocs(src)
+	docs, err := schemadocs.ParseDocs(src)
 	if err != nil {
 		return nil, fmt.Errorf("docs.md:%w", err)
 	}

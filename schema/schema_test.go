@@ -13,6 +13,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/mcpwire/mcpwire/internal/schemadocs"
 	"github.com/mcpwire/mcpwire/schema"
 )
 
@@ -58,7 +59,7 @@ func TestReadOfAnUnknownRevision(t *testing.T) {
 func TestEmbeddedSchemasAreCanonical(t *testing.T) {
 	for _, rev := range all() {
 		src := read(t, rev)
-		again, err := schema.Canonical(src)
+		again, err := schemadocs.Canonical(src)
 		if err != nil {
 			t.Errorf("%s/schema.json:%v", rev, err)
 		} else if !bytes.Equal(again, src) {
@@ -179,7 +180,7 @@ func TestCanonical(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := schema.Canonical([]byte(tt.src))
+			got, err := schemadocs.Canonical([]byte(tt.src))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -190,7 +191,7 @@ func TestCanonical(t *testing.T) {
 			if compact.String() != tt.want {
 				t.Errorf("got  %s\nwant %s", &compact, tt.want)
 			}
-			if again, err := schema.Canonical(got); err != nil || !bytes.Equal(again, got) {
+			if again, err := schemadocs.Canonical(got); err != nil || !bytes.Equal(again, got) {
 				t.Errorf("not its own canonical form: %v\n%s", err, again)
 			}
 		})
@@ -198,7 +199,7 @@ func TestCanonical(t *testing.T) {
 }
 
 func TestCanonicalIsIndentedByTwoAndEndsWithANewline(t *testing.T) {
-	got, err := schema.Canonical([]byte("{\"type\":\n[\"a\"],\"properties\":{}}"))
+	got, err := schemadocs.Canonical([]byte("{\"type\":\n[\"a\"],\"properties\":{}}"))
 	if want := "{\n  \"properties\": {},\n  \"type\": [\n    \"a\"\n  ]\n}\n"; err != nil || string(got) != want {
 		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
@@ -227,10 +228,10 @@ func TestCanonicalRefuses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := schema.Canonical([]byte(tt.src))
-			e, ok := errors.AsType[*schema.Error](err)
+			_, err := schemadocs.Canonical([]byte(tt.src))
+			e, ok := errors.AsType[*schemadocs.Error](err)
 			if !ok {
-				t.Fatalf("error %v, want a *schema.Error", err)
+				t.Fatalf("error %v, want a *schemadocs.Error", err)
 			}
 			if e.Line != tt.line || e.Column != tt.col || e.Pointer != tt.pointer {
 				t.Errorf("error %q, want it at %d:%d: %s", err, tt.line, tt.col, tt.pointer)
@@ -251,7 +252,7 @@ func TestMembers(t *testing.T) {
 			"ref": {"$ref": "#/$defs/Deep"}
 		}}]}
 	}}`
-	members, err := schema.Members([]byte(src))
+	members, err := schemadocs.Members([]byte(src))
 	if err != nil {
 		t.Fatal(err)
 	}

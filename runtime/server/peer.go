@@ -11,9 +11,9 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/internal/ability"
 	"github.com/mcpwire/mcpwire/runtime/server/internal/results"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
 // peer holds the server's state for the client of one session.
@@ -26,9 +26,9 @@ type peer struct {
 	requestsTasks atomic.Bool // the client has been asked to create a task
 	initialized   atomic.Bool // Config.Hooks.Initialized was called
 
-	store     ability.Persister // nil if the connection does not persist state
-	persistMu sync.Mutex        // held while the state is persisted
-	persisted uint64            // stateChanges in the persisted state; guarded by persistMu
+	store     transport.Persister // nil if the connection does not persist state
+	persistMu sync.Mutex          // held while the state is persisted
+	persisted uint64              // stateChanges in the persisted state; guarded by persistMu
 
 	reopened      bool               // an earlier connection has opened the session
 	restored      []string           // URIs of the restored subscriptions, until restoring is closed

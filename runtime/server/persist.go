@@ -9,12 +9,11 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/internal/ability"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// persistedState is the state of a session that a [ability.Persister] persists, because the
+// persistedState is the state of a session that a [transport.Persister] persists, because the
 // client does not send it again after a restart of the server.
 type persistedState struct {
 	Principal     string            `json:"principal,omitempty"` // of the latest subscription
@@ -80,14 +79,14 @@ func (p *peer) state() (k persistedState, changes uint64) {
 
 // restore restores the state that the connection has persisted. It is called before the session
 // opens.
-func (p *peer) restore(persister ability.Persister) {
+func (p *peer) restore(persister transport.Persister) {
 	text, ok := persister.PersistedState()
 	if !ok {
 		return
 	}
 	p.store = persister
 	p.reopened = text != nil
-	if c, ok := transport.As[ability.Restored](persister); ok && !p.reopened {
+	if c, ok := transport.As[transport.Restored](persister); ok && !p.reopened {
 		_, _, p.reopened = c.Restored()
 	}
 	if text == nil {

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/internal/ability"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/server/internal/results"
@@ -115,7 +114,7 @@ func New(name, version string, cfg *Config) *Server {
 // Serve starts the server, as [Server.Start] does, opens a session over conn and returns at once.
 // The session owns conn. If the server cannot start or is closed, Serve fails and closes conn.
 //
-// If conn is a [ability.Persister], the server persists the state that the client does not send
+// If conn is a [transport.Persister], the server persists the state that the client does not send
 // again: its subscriptions, its log level and its open URL elicitations. The server rejects a
 // request that changes this state if it cannot be persisted. After a restart, the next server that
 // serves the session restores this state. Updates of resources in between are not reported. If the
@@ -140,7 +139,7 @@ func (s *Server) serve(ctx context.Context, conn transport.Conn, principal strin
 		return nil, err
 	}
 	p := newPeer(s)
-	if persister, ok := transport.As[ability.Persister](conn); ok {
+	if persister, ok := transport.As[transport.Persister](conn); ok {
 		p.restore(persister)
 	}
 	sess, err := s.openFor(p, func(result *mcp.InitializeResult, cfg *session.Config) *session.Session {
@@ -257,7 +256,7 @@ const shutdownGrace = 5 * time.Second
 // suspend makes a connection preserve its session when it is closed, so that another process can
 // restore it.
 func suspend(conn transport.Conn) {
-	if c, ok := transport.As[ability.Suspender](conn); ok {
+	if c, ok := transport.As[transport.Suspender](conn); ok {
 		c.Suspend()
 	}
 }
@@ -265,7 +264,7 @@ func suspend(conn transport.Conn) {
 // Close ends all sessions and modern requests at once and waits for their handlers. Then it closes
 // the task.Manager of the server and waits for the work of its tasks; tasks that can be recovered
 // continue after a restart. It does not close the store of the tasks. A connection that is a
-// [ability.Suspender] preserves its session for another process. A handler must not call Close.
+// [transport.Suspender] preserves its session for another process. A handler must not call Close.
 func (s *Server) Close() error {
 	return s.endAll(context.Background(), 0, func(sess *session.Session) error { return sess.Close() }, s.responder.Close)
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/internal/ability"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
@@ -100,7 +99,7 @@ func (s *Session) opens(ctx context.Context, r handshakeResult) error {
 
 // Serve opens a session as the server of conn and returns at once; see [Session.Ready] and
 // [Session.Wait]. It answers initialize with result, and sets the protocol version in it. The
-// session owns conn (MCP lifecycle, "Initialization"). If conn is a [ability.Restored] that
+// session owns conn (MCP lifecycle, "Initialization"). If conn is a [transport.Restored] that
 // belongs to a stored session, Serve restores it: the session is ready at once, and rejects initialize.
 // Requests that were in flight in the earlier session are lost, and the ids of later requests differ
 // from those of the earlier session.
@@ -147,7 +146,7 @@ func restore(conn transport.Conn, state State, cfg *Config) *Session {
 // restored returns the state of the stored session that a connection belongs to. ok is false if
 // there is none.
 func restored(conn transport.Conn, result *mcp.InitializeResult) (state State, ok bool) {
-	r, ok := transport.As[ability.Restored](conn)
+	r, ok := transport.As[transport.Restored](conn)
 	if !ok {
 		return State{}, false
 	}

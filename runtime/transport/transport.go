@@ -95,6 +95,43 @@ type HalfCloser interface {
 	CloseWrite() error
 }
 
+// Restored is a [Conn] that may belong to a session that was opened over an earlier connection.
+type Restored interface {
+	Conn
+
+	// Restored returns the negotiated revision, and the params of initialize, which are nil if the
+	// client is unknown. ok is false if the session has not been opened.
+	Restored() (revision mcp.Revision, client []byte, ok bool)
+}
+
+// Persister is a [Conn] that persists a state for its owner. A later connection of the same session
+// finds it, possibly in another process; see [Restored].
+type Persister interface {
+	Conn
+
+	// PersistedState returns the state that was persisted last over an earlier connection, or nil.
+	// ok is false if the connection cannot persist a state. PersistedState is called at most once.
+	// The caller owns the state.
+	PersistedState() (state []byte, ok bool)
+
+	// PersistState replaces the persisted state, for as long as the session exists, and returns
+	// once it is persisted. It fails with an error that wraps [ErrTooLong] if the state is too
+	// long, [ErrClosed] if the connection is closed, or [errors.ErrUnsupported] if it cannot
+	// persist a state. Before the handshake is complete, it may return at once: the state is then
+	// persisted before the peer learns that the handshake is complete.
+	PersistState(ctx context.Context, state []byte) error
+}
+
+// Suspender is a [Conn] whose session can be restored over another connection; see [Restored].
+type Suspender interface {
+	Conn
+
+	// Suspend makes Close retain the session, so that another process can restore it, if the
+	// transport can persist it. The peer may try again later. A server that shuts down calls
+	// Suspend before Close.
+	Suspend()
+}
+
 // Reopener is a [Conn] of a client whose server can lose the session while the connection stays
 // open, as servers over HTTP can. Its sessions are counted from 1. The owner opens a new one with
 // Reopen and a further initialize.

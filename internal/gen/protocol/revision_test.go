@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mcpwire/mcpwire/internal/schemadocs"
 	"github.com/mcpwire/mcpwire/schema"
 )
 
@@ -189,7 +190,7 @@ func madeUpSchema(t *testing.T) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	canonical, err := schema.Canonical(out)
+	canonical, err := schemadocs.Canonical(out)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,33 +26,6 @@ type Pusher interface {
 	Push(of transport.Conn, take func(transport.Message, error)) bool
 }
 
-// Restored is a [transport.Conn] that may belong to a session that was opened over an earlier connection.
-type Restored interface {
-	transport.Conn
-
-	// Restored returns the negotiated revision, and the params of initialize, which are nil if the
-	// client is unknown. ok is false if the session has not been opened.
-	Restored() (revision mcp.Revision, client []byte, ok bool)
-}
-
-// Persister is a [transport.Conn] that persists a state for its owner. A later connection of the same session
-// finds it, possibly in another process; see [Restored].
-type Persister interface {
-	transport.Conn
-
-	// PersistedState returns the state that was persisted last over an earlier connection, or nil.
-	// ok is false if the connection cannot persist a state. PersistedState is called at most once.
-	// The caller owns the state.
-	PersistedState() (state []byte, ok bool)
-
-	// PersistState replaces the persisted state, for as long as the session exists, and returns
-	// once it is persisted. It fails with an error that wraps [transport.ErrTooLong] if the state is too
-	// long, [transport.ErrClosed] if the connection is closed, or [errors.ErrUnsupported] if it cannot
-	// persist a state. Before the handshake is complete, it may return at once: the state is then
-	// persisted before the peer learns that the handshake is complete.
-	PersistState(ctx context.Context, state []byte) error
-}
-
 // Forgetter is a [transport.Conn] that holds a resource, such as a stream, for each written request until its
 // answer arrives.
 type Forgetter interface {
@@ -86,16 +59,6 @@ type Owner interface {
 	// served, and closes the connection. If ctx ends first, it answers the rest with an error and
 	// returns the cause of ctx.
 	Shutdown(ctx context.Context) error
-}
-
-// Suspender is a [transport.Conn] whose session can be restored over another connection; see [Restored].
-type Suspender interface {
-	transport.Conn
-
-	// Suspend makes Close retain the session, so that another process can restore it, if the
-	// transport can persist it. The peer may try again later. A server that shuts down calls
-	// Suspend before Close.
-	Suspend()
 }
 
 // Detachable is a [transport.Conn] whose peer may not be connected for a while, such as a client of

@@ -32,8 +32,8 @@
 // # Restarts of the server
 //
 // With a [SessionStore], a later process restores a session when its client returns: its revision,
-// its client info, its streams, and the state that its owner has persisted ([ability.Restored],
-// [ability.Persister]). Requests that were being served are answered with an error. Without a
+// its client info, its streams, and the state that its owner has persisted ([transport.Restored],
+// [transport.Persister]). Requests that were being served are answered with an error. Without a
 // SessionStore, the client opens a new session.
 //
 // While the handler shuts down, requests are answered with status 503 and Retry-After, so that

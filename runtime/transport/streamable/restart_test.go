@@ -14,7 +14,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/mcpwire/mcpwire/runtime/internal/ability"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
@@ -181,13 +180,13 @@ func TestServerPersistsState(t *testing.T) {
 	}
 	keep := func(state string, want error) {
 		t.Helper()
-		if err := conn.(ability.Persister).PersistState(t.Context(), []byte(state)); !errors.Is(err, want) {
+		if err := conn.(transport.Persister).PersistState(t.Context(), []byte(state)); !errors.Is(err, want) {
 			t.Errorf("PersistState(%q): %v, want %v", state, err, want)
 		}
 	}
 	kept := func(want string, wantOK bool) {
 		t.Helper()
-		if state, ok := conn.(ability.Persister).PersistedState(); string(state) != want || ok != wantOK {
+		if state, ok := conn.(transport.Persister).PersistedState(); string(state) != want || ok != wantOK {
 			t.Errorf("PersistedState is %q, %v", state, ok)
 		}
 	}

@@ -121,7 +121,7 @@ type Sessions struct {
 
 	// Store stores events for clients that resume a stream. The default is that of [NewMemoryStore]. With a
 	// [SessionStore], sessions survive a restart, with their streams and the state that their
-	// owners have persisted: a connection is a [ability.Persister]. A type that wraps a
+	// owners have persisted: a connection is a [transport.Persister]. A type that wraps a
 	// SessionStore must embed a SessionStore, not an EventStore.
 	Store EventStore
 
@@ -356,8 +356,8 @@ type Handler struct {
 // NewHandler returns a Handler that calls open for every conversation, with its first request. Open
 // passes the connection to its owner, usually with [session.Serve], and returns at once. The
 // connection of a session that was opened before, by this process or another, is a
-// [ability.Restored]. If open closes a connection that it has not suspended, see
-// [ability.Suspender], the request is answered with status 500.
+// [transport.Restored]. If open closes a connection that it has not suspended, see
+// [transport.Suspender], the request is answered with status 500.
 //
 // [session.Serve]: https://pkg.go.dev/github.com/mcpwire/mcpwire/runtime/session#Serve
 func NewHandler(open func(r *http.Request, conn transport.Conn), o HandlerOptions) *Handler {

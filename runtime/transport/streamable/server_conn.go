@@ -83,7 +83,7 @@ func (c *serverConn) Own(owner ability.Owner) {
 	c.owner = owner
 }
 
-// Suspend implements [ability.Suspender].
+// Suspend implements [transport.Suspender].
 func (c *serverConn) Suspend() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,15 +134,15 @@ func (c *serverConn) Push(of transport.Conn, take func(transport.Message, error)
 	return true
 }
 
-// Restored implements [ability.Restored].
+// Restored implements [transport.Restored].
 func (c *serverConn) Restored() (revision mcp.Revision, client []byte, ok bool) {
 	return c.handshake.get()
 }
 
-// PersistedState implements [ability.Persister].
+// PersistedState implements [transport.Persister].
 func (c *serverConn) PersistedState() (state []byte, ok bool) { return c.journal.takeState() }
 
-// PersistState implements [ability.Persister].
+// PersistState implements [transport.Persister].
 func (c *serverConn) PersistState(ctx context.Context, state []byte) error {
 	return c.journal.persistState(ctx, state)
 }

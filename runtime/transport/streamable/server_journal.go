@@ -111,7 +111,7 @@ func (j *journal) open(ctx context.Context, o Opening) {
 	}
 }
 
-// persistState is [ability.Persister.PersistState]. A state before the opening is persisted
+// persistState is [transport.Persister.PersistState]. A state before the opening is persisted
 // with it, in one write.
 func (j *journal) persistState(ctx context.Context, state []byte) error {
 	store, ok := j.sessions()
@@ -135,7 +135,7 @@ func (j *journal) persistState(ctx context.Context, state []byte) error {
 	return store.PersistState(ctx, j.id, state)
 }
 
-// takeState is [ability.Persister.PersistedState].
+// takeState is [transport.Persister.PersistedState].
 func (j *journal) takeState() (state []byte, ok bool) {
 	_, ok = j.sessions()
 	j.mu.Lock()

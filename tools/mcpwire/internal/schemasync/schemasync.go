@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcpwire/mcpwire/schema"
+	"github.com/mcpwire/mcpwire/internal/schemadocs"
 )
 
 // Limits for reading a schema. The largest published schema has less than 200 kB.
@@ -33,7 +33,7 @@ type Report struct {
 	Definitions, Fields, Values int
 	PublishedSize, Size         int // in bytes, with and without the prose
 
-	Undocumented []schema.Member // definitions and fields without a text
+	Undocumented []schemadocs.Member // definitions and fields without a text
 }
 
 var revisionName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
@@ -49,7 +49,7 @@ func CheckRevision(rev string) error {
 // Sync reads the published schema from a file or, if it starts with http:// or https://,
 // from that address, and writes its canonical form to dir/rev/schema.json. The
 // documentation is in dir/docs.md; without that file nothing is documented. If Sync fails, it
-// does not change the folder. An error about the schema wraps a [*schema.Error].
+// does not change the folder. An error about the schema wraps a [*schemadocs.Error].
 func Sync(ctx context.Context, dir, rev, from string) (*Report, error) {
 	if err := CheckRevision(rev); err != nil {
 		return nil, err
@@ -58,11 +58,11 @@ func Sync(ctx context.Context, dir, rev, from string) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	src, err := schema.Canonical(published)
+	src, err := schemadocs.Canonical(published)
 	if err != nil {
 		return nil, fmt.Errorf("%s:%w", from, err)
 	}
-	members, err := schema.Members(src)
+	members, err := schemadocs.Members(src)
 	if err != nil {
 		return nil, err
 	}
@@ -132,12 +132,12 @@ func readSome(r io.Reader, from string) ([]byte, error) {
 	return body, nil
 }
 
-func readDocs(file string) (*schema.Docs, error) {
+func readDocs(file string) (*schemadocs.Docs, error) {
 	src, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	docs, err := schema.ParseDocs(src)
+	docs, err := schemadocs.ParseDocs(src)
 	if err != nil {
 		return nil, fmt.Errorf("%s:%w", file, err)
 	}

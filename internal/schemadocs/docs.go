@@ -1,4 +1,6 @@
-package schema
+// Package schemadocs reads schemas and the documentation of their definitions. Package schema says
+// what its words mean.
+package schemadocs
 
 import (
 	"fmt"

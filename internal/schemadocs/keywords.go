@@ -1,4 +1,4 @@
-package schema
+package schemadocs
 
 // kind classifies the value of a keyword and locates the schemas in it.
 type kind int
