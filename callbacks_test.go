@@ -43,10 +43,6 @@ var unguarded = map[string]string{
 	"task.Membership.Members":       "safeMembership wraps it",
 	"task.Membership.Self":          "safeMembership wraps it",
 	"task.Membership.Share":         "safeMembership wraps it",
-	"ability.Owned.Own":           "it stores its argument when a session begins",
-	"ability.Owner.AwaitsPeer":    "a session implements it",
-	"ability.Owner.Shutdown":      "a session implements it",
-	"ability.Pusher.Push":         "it stores its arguments when a session begins",
 	"transport.Unwrapper.Unwrap":    "it returns a field",
 }
 

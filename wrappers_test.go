@@ -52,7 +52,7 @@ var harmless = map[string]string{
 	"auth.Verifier auth.ProofVerifier":                   "requests with DPoP are rejected, and NewProtector fails if DPoP is required",
 	"session.Peer interface{Session() *session.Session}": "the limit of log messages is that of the session that created the task",
 	"task.Requestor task.Capable":                        "input requests are sent to a requestor that may not support them, and fail",
-	"transport.Conn ability.Pusher":                    "the session reads in a goroutine; a wrapper of Read must not have it",
+	"transport.Conn ability.Pusher":                      "the session reads in a goroutine; a wrapper of Read must not have it",
 	"transport.Response modern.Checked":                  "the version is read from the message once more",
 }
 

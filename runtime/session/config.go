@@ -60,7 +60,7 @@ type Config struct {
 	IDPrefix string
 
 	// Timeout limits how long a request to the peer may take. The option [Timeout] overrides it.
-	// The default is [DefaultTimeout]; a negative value means no limit.
+	// The default is a minute; a negative value means no limit.
 	//
 	// A server often answers only after the user or the model has answered an input request of it.
 	// The Timeout of a client therefore starts again when an input request has ended, until the
@@ -73,23 +73,23 @@ type Config struct {
 	InputTimeout time.Duration
 
 	// ProgressInterval is the minimum time between two progress notifications for one token. The
-	// default is [DefaultProgressInterval]; a negative value means no limit.
+	// default is 100 milliseconds; a negative value means no limit.
 	ProgressInterval time.Duration
 
 	// MaxRequests is how many requests of the peer are served at once. It is also how many answers
 	// may be queued while the peer does not read. A further request is answered with
-	// [CodeOverloaded] at once. The default is [DefaultMaxRequests].
+	// [CodeOverloaded] at once. The default is 16,384.
 	MaxRequests int
 
 	// MaxBytes limits the total size of requests and their answers, from the arrival of a request
 	// until the transport has accepted its answer. A further request is answered with
 	// [CodeOverloaded], unless it is the only one. While queued answers have MaxBytes bytes,
-	// further answers are dropped and replaced by CodeOverloaded. The default is [DefaultMaxBytes].
+	// further answers are dropped and replaced by CodeOverloaded. The default is 64 MiB.
 	MaxBytes int
 
 	// MaxNotifications is how many notifications may be pending for the Handler, which receives one
 	// at a time. Their total size is limited by MaxBytes. Further notifications are dropped, and
-	// logged. The default is [DefaultMaxNotifications].
+	// logged. The default is 1,024.
 	MaxNotifications int
 
 	// MaxInitialize is the maximum size of the params of initialize in bytes. A server session
@@ -106,7 +106,7 @@ type Config struct {
 
 	// MaxMissedPings is how many pings of KeepAlive in a row may stay unanswered. Then the session
 	// of a client over HTTP is lost, and replaced by a new one; see [Connect]. Other sessions end
-	// with [ErrUnresponsive]. The default is [DefaultMaxMissedPings] (MCP ping, "Behavior
+	// with [ErrUnresponsive]. The default is 2 (MCP ping, "Behavior
 	// Requirements").
 	MaxMissedPings int
 
@@ -137,14 +137,14 @@ type Config struct {
 
 // Defaults of [Config].
 const (
-	DefaultTimeout          = time.Minute
+	defaultTimeout          = time.Minute
 	DefaultInputTimeout     = time.Hour
-	DefaultProgressInterval = 100 * time.Millisecond
-	DefaultMaxRequests      = 16384
-	DefaultMaxBytes         = 64 << 20
-	DefaultMaxNotifications = 1024
+	defaultProgressInterval = 100 * time.Millisecond
+	defaultMaxRequests      = 16384
+	defaultMaxBytes         = 64 << 20
+	defaultMaxNotifications = 1024
 	DefaultMaxInitialize    = 64 << 10
-	DefaultMaxMissedPings   = 2
+	defaultMaxMissedPings   = 2
 	DefaultGrace            = time.Second
 )
 
@@ -166,21 +166,21 @@ func (c *Config) withDefaults() Config {
 	} else {
 		out.Revisions = slices.Clone(out.Revisions)
 	}
-	out.Timeout = orDefault(out.Timeout, DefaultTimeout)
+	out.Timeout = orDefault(out.Timeout, defaultTimeout)
 	out.InputTimeout = orDefault(out.InputTimeout, DefaultInputTimeout)
-	out.ProgressInterval = orDefault(out.ProgressInterval, DefaultProgressInterval)
+	out.ProgressInterval = orDefault(out.ProgressInterval, defaultProgressInterval)
 	out.Grace = orDefault(out.Grace, DefaultGrace)
 	if out.MaxRequests <= 0 {
-		out.MaxRequests = DefaultMaxRequests
+		out.MaxRequests = defaultMaxRequests
 	}
 	if out.MaxBytes <= 0 {
-		out.MaxBytes = DefaultMaxBytes
+		out.MaxBytes = defaultMaxBytes
 	}
 	if out.MaxNotifications <= 0 {
-		out.MaxNotifications = DefaultMaxNotifications
+		out.MaxNotifications = defaultMaxNotifications
 	}
 	if out.MaxMissedPings <= 0 {
-		out.MaxMissedPings = DefaultMaxMissedPings
+		out.MaxMissedPings = defaultMaxMissedPings
 	}
 	if out.MaxInitialize <= 0 {
 		out.MaxInitialize = DefaultMaxInitialize

@@ -180,7 +180,7 @@ func (s *Session) repeatDiscover(ctx context.Context, session uint32) (*mcp.Init
 	if err != nil {
 		return nil, err
 	}
-	call.opts.timeout = cmp.Or(s.cfg.timeout(call.Method), DefaultTimeout)
+	call.opts.timeout = cmp.Or(s.cfg.timeout(call.Method), defaultTimeout)
 	raw, err := s.exchange(ctx, call, exchange{session: session, inside: true, start: time.Now()})
 	if err != nil {
 		return nil, err

@@ -196,7 +196,7 @@ func (s *Session) repeatHandshake(ctx context.Context, session uint32) (*mcp.Ini
 	r.mu.Unlock()
 	timeout := s.cfg.timeout(mcp.MethodInitialize)
 	if timeout <= 0 {
-		timeout = DefaultTimeout
+		timeout = defaultTimeout
 	}
 	again := *initialize
 	again.opts.timeout, again.opts.timed = timeout, true

@@ -50,10 +50,10 @@ const (
 // TTL is the part of a [Config] that says how long tasks live.
 type TTL struct {
 	// Default is the lifetime of a task, from its creation on, if the requestor does not request
-	// one. The default is [DefaultTTL], or Max if that is shorter.
+	// one. The default is an hour, or Max if that is shorter.
 	Default time.Duration
 	// Max is the longest lifetime of a task. A requestor that asks for more gets Max. The
-	// default is [DefaultMaxTTL].
+	// default is 24 hours.
 	Max time.Duration
 	// Unlimited makes a task never expire if its requestor requests no lifetime or requests null.
 	Unlimited bool
@@ -62,10 +62,10 @@ type TTL struct {
 // Updates is the part of a [Config] that says how requestors learn of changes.
 type Updates struct {
 	// Poll is the interval of polling that is suggested to requestors. The default is
-	// [DefaultPollInterval]; [Off] suggests none.
+	// a second; [Off] suggests none.
 	Poll time.Duration
 	// Progress is the minimum time between two progress notifications of a task. The
-	// default is [DefaultProgressInterval]; [Off] means no minimum.
+	// default is 100 milliseconds; [Off] means no minimum.
 	Progress time.Duration
 	// Quiet switches notifications/tasks/status off.
 	Quiet bool
@@ -82,16 +82,16 @@ type Updates struct {
 // exceed it by n sixteenths at most, or by what they store while they list the tasks.
 type Limits struct {
 	// Tasks is the maximum number of tasks that are not terminal. A cancelled or expired task
-	// counts until its work has returned. The default is [DefaultMaxTasks]. It may be [NoLimit].
+	// counts until its work has returned. The default is 1,000. It may be [NoLimit].
 	Tasks int
 	// Bytes is the maximum number of stored bytes of all tasks, including results and answers. A
 	// task counts as the length of its texts plus about 500 bytes. In memory, the records take at
 	// most twice the limit. The same holds for the file of a bolt store, apart from the space of
 	// dropped tasks. If work continues after its task is terminal, the params of its request still
-	// count. The default is [DefaultMaxBytes]. It may be [NoLimit].
+	// count. The default is 256 MiB. It may be [NoLimit].
 	Bytes int64
 	// Rate is the maximum number of task calls per second, of all methods together. The default is
-	// [DefaultMaxRate]. It may be [NoLimit].
+	// 1,000. It may be [NoLimit].
 	Rate float64
 	// Burst is the maximum number of calls at once. The default is twice the Rate. With
 	// [NoLimit], Rate has no effect.
@@ -113,10 +113,10 @@ type Limits struct {
 	// Journal is the maximum size in bytes of the journal of a task: what its work has recorded,
 	// and its input requests with their answers. Entries count as the length of their texts plus
 	// about 100 bytes. Beyond it, [Run.Record] and [Run.Ask] fail with a [*JournalError]. The
-	// default is [DefaultMaxJournal]; [NoLimit] means no maximum. Bytes applies, too.
+	// default is 1 MiB; [NoLimit] means no maximum. Bytes applies, too.
 	Journal int64
 	// PageSize is the number of tasks in a page of [Manager.List]. The default is
-	// [DefaultPageSize].
+	// 50.
 	PageSize int
 }
 
@@ -135,7 +135,7 @@ type Recovery struct {
 	// again, from its start, when an answer or a signal is stored, or the time to wake or the
 	// deadline of a wait has come. A parked task takes no goroutine, in this process and after a
 	// restart. The time doubles, up to a day, each time that a task is parked while its work has
-	// more to do; see [Run.WakeAt]. The default is [DefaultParkAfter]; a negative value means that
+	// more to do; see [Run.WakeAt]. The default is a minute; a negative value means that
 	// work is not parked. Without Recover, work is not parked either.
 	ParkAfter time.Duration
 	// ToolVersion returns the version of the work of a tool in this process; see [Request.Version].
@@ -153,7 +153,7 @@ type Recovery struct {
 	//
 	// The end of the lease of a member that joins again is no death, nor is the end of a process
 	// that calls Close. Parked work does not run. The count starts again when the work records an
-	// entry or an answer to [Run.Ask] is stored. The default is [DefaultMaxReruns]; a negative
+	// entry or an answer to [Run.Ask] is stored. The default is 1; a negative
 	// value means no maximum, and no trials.
 	MaxReruns int
 }
@@ -174,17 +174,17 @@ type Hooks struct {
 
 // Defaults of a [Config].
 const (
-	DefaultTTL              = time.Hour
-	DefaultMaxTTL           = 24 * time.Hour
-	DefaultPollInterval     = time.Second
-	DefaultProgressInterval = 100 * time.Millisecond
-	DefaultPageSize         = 50
-	DefaultMaxTasks         = 1000
-	DefaultMaxBytes         = 256 << 20
-	DefaultMaxRate          = 1000
-	DefaultMaxJournal       = 1 << 20
-	DefaultMaxReruns        = 1
-	DefaultParkAfter        = time.Minute
+	defaultTTL              = time.Hour
+	defaultMaxTTL           = 24 * time.Hour
+	defaultPollInterval     = time.Second
+	defaultProgressInterval = 100 * time.Millisecond
+	defaultPageSize         = 50
+	defaultMaxTasks         = 1000
+	defaultMaxBytes         = 256 << 20
+	defaultMaxRate          = 1000
+	defaultMaxJournal       = 1 << 20
+	defaultMaxReruns        = 1
+	defaultParkAfter        = time.Minute
 )
 
 // withDefaults returns a copy of c with all defaults set. In the copy, 0 means no limit.
@@ -193,8 +193,8 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.New("task: Config.Store is nil")
 	}
 	faults := boundary.Faults{Package: "task"}
-	boundary.Default(&faults, "TTL.Max", &c.TTL.Max, DefaultMaxTTL)
-	boundary.Default(&faults, "TTL.Default", &c.TTL.Default, min(DefaultTTL, c.TTL.Max))
+	boundary.Default(&faults, "TTL.Max", &c.TTL.Max, defaultMaxTTL)
+	boundary.Default(&faults, "TTL.Default", &c.TTL.Default, min(defaultTTL, c.TTL.Max))
 	if c.TTL.Max < time.Millisecond {
 		faults.Add(fmt.Errorf("task: TTL.Max (%v) is less than a millisecond", c.TTL.Max))
 	}
@@ -204,21 +204,21 @@ func (c Config) withDefaults() (Config, error) {
 	if c.TTL.Default > c.TTL.Max {
 		faults.Add(fmt.Errorf("task: TTL.Default (%v) is greater than TTL.Max (%v)", c.TTL.Default, c.TTL.Max))
 	}
-	boundary.OrNone(&faults, "Limits.Tasks", &c.Limits.Tasks, DefaultMaxTasks)
-	boundary.OrNone(&faults, "Limits.Bytes", &c.Limits.Bytes, DefaultMaxBytes)
-	boundary.OrNone(&faults, "Limits.Rate", &c.Limits.Rate, DefaultMaxRate)
+	boundary.OrNone(&faults, "Limits.Tasks", &c.Limits.Tasks, defaultMaxTasks)
+	boundary.OrNone(&faults, "Limits.Bytes", &c.Limits.Bytes, defaultMaxBytes)
+	boundary.OrNone(&faults, "Limits.Rate", &c.Limits.Rate, defaultMaxRate)
 	if c.Limits.Burst == NoLimit {
 		c.Limits.Rate = 0 // any number of calls is accepted at once
 	}
 	boundary.OrNone(&faults, "Limits.Burst", &c.Limits.Burst, max(1, int(2*c.Limits.Rate)))
 	boundary.OrNone(&faults, "Limits.Running", &c.Limits.Running, 0)
-	boundary.OrNone(&faults, "Limits.Journal", &c.Limits.Journal, DefaultMaxJournal)
-	boundary.Default(&faults, "Limits.PageSize", &c.Limits.PageSize, DefaultPageSize)
-	boundary.OrNone(&faults, "Updates.Poll", &c.Updates.Poll, DefaultPollInterval)
+	boundary.OrNone(&faults, "Limits.Journal", &c.Limits.Journal, defaultMaxJournal)
+	boundary.Default(&faults, "Limits.PageSize", &c.Limits.PageSize, defaultPageSize)
+	boundary.OrNone(&faults, "Updates.Poll", &c.Updates.Poll, defaultPollInterval)
 	c.Updates.Poll = wholeMilliseconds(c.Updates.Poll)
-	boundary.OrNone(&faults, "Updates.Progress", &c.Updates.Progress, DefaultProgressInterval)
-	boundary.OrNone(&faults, "Recovery.ParkAfter", &c.Recovery.ParkAfter, DefaultParkAfter)
-	boundary.OrNone(&faults, "Recovery.MaxReruns", &c.Recovery.MaxReruns, DefaultMaxReruns)
+	boundary.OrNone(&faults, "Updates.Progress", &c.Updates.Progress, defaultProgressInterval)
+	boundary.OrNone(&faults, "Recovery.ParkAfter", &c.Recovery.ParkAfter, defaultParkAfter)
+	boundary.OrNone(&faults, "Recovery.MaxReruns", &c.Recovery.MaxReruns, defaultMaxReruns)
 	var err error
 	if c.Member.Labels, err = labelSet(c.Member.Labels); err != nil {
 		faults.Add(fmt.Errorf("task: Member.Labels: %w", err))

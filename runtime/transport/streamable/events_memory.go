@@ -12,17 +12,17 @@ import (
 
 // Defaults of [MemoryOptions].
 const (
-	DefaultStoreBytes   = 64 << 20 // of all sessions together
-	DefaultSessionBytes = 8 << 20  // of one session
+	defaultStoreBytes   = 64 << 20 // of all sessions together
+	defaultSessionBytes = 8 << 20  // of one session
 )
 
 // MemoryOptions sets the limits of [NewMemoryStore]. The zero value means the defaults.
 type MemoryOptions struct {
 	// MaxBytes limits the size in bytes of the events of all sessions; default
-	// [DefaultStoreBytes].
+	// 64 MiB.
 	MaxBytes int
 	// MaxSessionBytes limits the size in bytes of the events of one session; default
-	// [DefaultSessionBytes], and at most MaxBytes.
+	// 8 MiB, and at most MaxBytes.
 	MaxSessionBytes int
 }
 
@@ -125,10 +125,10 @@ func (b *bySize[T]) Pop() any {
 // [HandlerOptions].
 func NewMemoryStore(o MemoryOptions) EventStore {
 	if o.MaxBytes <= 0 {
-		o.MaxBytes = DefaultStoreBytes
+		o.MaxBytes = defaultStoreBytes
 	}
 	if o.MaxSessionBytes <= 0 {
-		o.MaxSessionBytes = DefaultSessionBytes
+		o.MaxSessionBytes = defaultSessionBytes
 	}
 	o.MaxSessionBytes = min(o.MaxSessionBytes, o.MaxBytes)
 	return &memoryStore{o: o, sessions: map[string]*memorySession{}, accounts: map[string]*memoryAccount{}}

@@ -139,12 +139,12 @@ type Sessions struct {
 type Streams struct {
 	// After is how long a request may be served until the response becomes an event stream,
 	// which the client can resume. A request that is answered sooner, without other messages, is
-	// answered with JSON. The default is [DefaultStreamAfter]; [Off] means at once.
+	// answered with JSON. The default is half a second; [Off] means at once.
 	// tasks/get and tasks/list are always answered with JSON.
 	//
 	// The stream of a modern request cannot be resumed. It keeps the connection open, by KeepAlive,
 	// and its status is 200 also for an error. For such requests, Off means
-	// [DefaultStreamAfter].
+	// half a second.
 	//
 	// An answer in JSON is lost if its connection breaks: the client does not know whether the
 	// request was served, and should not repeat it unless it is idempotent. An event stream is lost
@@ -155,7 +155,7 @@ type Streams struct {
 	// with tasks/list.
 	After time.Duration
 
-	// Retry is how long clients wait before they reconnect; default [DefaultRetry].
+	// Retry is how long clients wait before they reconnect; default a second.
 	Retry time.Duration
 
 	// MaxConnection limits how long a connection with an event stream stays open. The client then
@@ -163,7 +163,7 @@ type Streams struct {
 	MaxConnection time.Duration
 
 	// KeepAlive is the interval of comments on an idle event stream. The default is
-	// [DefaultKeepAlive]; [Off] means none.
+	// 25 seconds; [Off] means none.
 	KeepAlive time.Duration
 }
 
@@ -171,13 +171,13 @@ type Streams struct {
 type Timeouts struct {
 	// Idle is how long a session lives without an HTTP request, a request that is being
 	// served, or an open stream. A handler that waits for an answer of the client, such as that of
-	// an elicitation, does not count. The default is [DefaultIdleTimeout]; [NoLimit] means no
+	// an elicitation, does not count. The default is 30 minutes; [NoLimit] means no
 	// limit.
 	Idle time.Duration
 
 	// Linger is how long a Stateless Handler serves a request after its client has disconnected.
 	// Such a client can neither resume the stream nor cancel the request. The default is
-	// [DefaultLinger]; [Off] means not at all.
+	// a minute; [Off] means not at all.
 	Linger time.Duration
 
 	// Stall is how long a connection may accept no data before it is closed. The default is
@@ -186,7 +186,7 @@ type Timeouts struct {
 	Stall time.Duration
 
 	// Read is how long a message may take to arrive, also one that is rejected before. The
-	// default is [DefaultReadTimeout].
+	// default is 30 seconds.
 	Read time.Duration
 
 	// Flush is how long a session that ends waits for its connections. The default is one
@@ -216,7 +216,7 @@ type Limits struct {
 	Queue int
 
 	// Sessions limits the sessions, or the POSTs that are being received or served if Stateless.
-	// The default is [DefaultMaxSessions]. One more session ends one that has been idle longest, or
+	// The default is 10,000. One more session ends one that has been idle longest, or
 	// nearly so, among those of the principal with the most sessions. If that principal has no idle
 	// session, the new one is rejected with status 429.
 	//
@@ -230,38 +230,38 @@ type Limits struct {
 	// Streams, it also limits the unanswered requests of all sessions of the principal, together;
 	// otherwise Streams does. The connections that hold their streams, or are not read, may be
 	// more by SessionsPerPrincipal. It also applies to each network of clients without a principal, up
-	// to half of Sessions; see ClientAddress. The default is [DefaultMaxSessionsPerPrincipal].
+	// to half of Sessions; see ClientAddress. The default is 1,000.
 	SessionsPerPrincipal int
 
 	// Streams limits the unanswered requests of a session, and the connections that hold its
-	// streams. The default is [DefaultMaxStreams]. POSTs without requests have a separate limit of
+	// streams. The default is 1,000. POSTs without requests have a separate limit of
 	// the same size.
 	Streams int
 
 	// Initialize is the size limit in bytes of initialize, which is stored with the session.
 	// Unless the Handler is Stateless, it is the size limit of all messages without a session id
-	// whose header does not name a modern revision. The default is [DefaultMaxInitialize].
+	// whose header does not name a modern revision. The default is 64 KiB.
 	Initialize int
 
 	// State is the size limit in bytes of the state that the owner of a session persists. The
-	// default is [DefaultMaxState].
+	// default is 256 KiB.
 	State int
 }
 
 // Defaults of [HandlerOptions].
 const (
-	DefaultStreamAfter = 500 * time.Millisecond
-	DefaultRetry       = time.Second
-	DefaultKeepAlive   = 25 * time.Second
-	DefaultIdleTimeout = 30 * time.Minute
-	DefaultReadTimeout = 30 * time.Second
-	DefaultLinger      = time.Minute
-	DefaultMaxSessions = 10_000
-	DefaultMaxStreams  = 1000
-	DefaultMaxState    = 256 << 10
+	defaultStreamAfter = 500 * time.Millisecond
+	defaultRetry       = time.Second
+	defaultKeepAlive   = 25 * time.Second
+	defaultIdleTimeout = 30 * time.Minute
+	defaultReadTimeout = 30 * time.Second
+	defaultLinger      = time.Minute
+	defaultMaxSessions = 10_000
+	defaultMaxStreams  = 1000
+	defaultMaxState    = 256 << 10
 
-	DefaultMaxSessionsPerPrincipal = 1000
-	DefaultMaxInitialize           = 64 << 10
+	defaultMaxSessionsPerPrincipal = 1000
+	defaultMaxInitialize           = 64 << 10
 )
 
 // Check returns an error that names every number of the options that is invalid, or nil. A [Handler]
@@ -272,24 +272,24 @@ func (o HandlerOptions) Check() error { return o.numbers() }
 // that means no limit, or that something is off, becomes 0.
 func (o *HandlerOptions) numbers() error {
 	faults := boundary.Faults{Package: "streamable"}
-	boundary.OrNone(&faults, "Streams.After", &o.Streams.After, DefaultStreamAfter)
-	boundary.OrNone(&faults, "Streams.KeepAlive", &o.Streams.KeepAlive, DefaultKeepAlive)
-	boundary.Default(&faults, "Streams.Retry", &o.Streams.Retry, DefaultRetry)
+	boundary.OrNone(&faults, "Streams.After", &o.Streams.After, defaultStreamAfter)
+	boundary.OrNone(&faults, "Streams.KeepAlive", &o.Streams.KeepAlive, defaultKeepAlive)
+	boundary.Default(&faults, "Streams.Retry", &o.Streams.Retry, defaultRetry)
 	o.Streams.Retry = max(o.Streams.Retry, time.Millisecond)
 	boundary.OrNone(&faults, "Streams.MaxConnection", &o.Streams.MaxConnection, 0)
-	boundary.OrNone(&faults, "Timeouts.Idle", &o.Timeouts.Idle, DefaultIdleTimeout)
-	boundary.OrNone(&faults, "Timeouts.Linger", &o.Timeouts.Linger, DefaultLinger)
+	boundary.OrNone(&faults, "Timeouts.Idle", &o.Timeouts.Idle, defaultIdleTimeout)
+	boundary.OrNone(&faults, "Timeouts.Linger", &o.Timeouts.Linger, defaultLinger)
 	boundary.Default(&faults, "Timeouts.Stall", &o.Timeouts.Stall, transport.DefaultStallTimeout)
-	boundary.Default(&faults, "Timeouts.Read", &o.Timeouts.Read, DefaultReadTimeout)
+	boundary.Default(&faults, "Timeouts.Read", &o.Timeouts.Read, defaultReadTimeout)
 	boundary.Default(&faults, "Timeouts.Flush", &o.Timeouts.Flush, time.Second)
 	boundary.Default(&faults, "Limits.Message", &o.Limits.Message, transport.DefaultMaxMessage)
 	boundary.Default(&faults, "Limits.Queue", &o.Limits.Queue, transport.DefaultMaxQueue)
-	boundary.Default(&faults, "Limits.Sessions", &o.Limits.Sessions, DefaultMaxSessions)
-	boundary.Default(&faults, "Limits.SessionsPerPrincipal", &o.Limits.SessionsPerPrincipal, DefaultMaxSessionsPerPrincipal)
+	boundary.Default(&faults, "Limits.Sessions", &o.Limits.Sessions, defaultMaxSessions)
+	boundary.Default(&faults, "Limits.SessionsPerPrincipal", &o.Limits.SessionsPerPrincipal, defaultMaxSessionsPerPrincipal)
 	o.Limits.SessionsPerPrincipal = min(o.Limits.SessionsPerPrincipal, o.Limits.Sessions)
-	boundary.Default(&faults, "Limits.Streams", &o.Limits.Streams, DefaultMaxStreams)
-	boundary.Default(&faults, "Limits.Initialize", &o.Limits.Initialize, DefaultMaxInitialize)
-	boundary.Default(&faults, "Limits.State", &o.Limits.State, DefaultMaxState)
+	boundary.Default(&faults, "Limits.Streams", &o.Limits.Streams, defaultMaxStreams)
+	boundary.Default(&faults, "Limits.Initialize", &o.Limits.Initialize, defaultMaxInitialize)
+	boundary.Default(&faults, "Limits.State", &o.Limits.State, defaultMaxState)
 	return faults.Err()
 }
 

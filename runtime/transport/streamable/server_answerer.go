@@ -81,7 +81,7 @@ func (h *Handler) streamAfter() time.Duration {
 	if h.o.Streams.After > 0 {
 		return h.o.Streams.After
 	}
-	return DefaultStreamAfter
+	return defaultStreamAfter
 }
 
 // leave ends the use of the ResponseWriter.

@@ -1,0 +1,5 @@
+package streamable
+
+const DefaultStreamAfter = defaultStreamAfter
+
+const DefaultIdleTimeout = defaultIdleTimeout
