@@ -121,7 +121,7 @@ type Limits struct {
 	Calls float64
 	// Logs limits the log messages per second and session, with bursts of twice as many. For
 	// modern requests, it limits those of a principal, as Calls does. Further messages are
-	// dropped. The default is [DefaultLogRate]. It may be [NoLimit].
+	// dropped. The default is 1,000. It may be [NoLimit].
 	Logs float64
 
 	// InputTimeout limits how long a client may take to respond to an input request of a plain
@@ -137,16 +137,16 @@ type Limits struct {
 	// default is [DefaultMaxRounds]. It may be [NoLimit].
 	Rounds int
 	// ToolRounds limits the rounds of tool calls since the last message of the user in a
-	// conversation that [Call.Sample] sends. The default is [DefaultMaxToolRounds]. It may be
+	// conversation that [Call.Sample] sends. The default is 100. It may be
 	// [NoLimit].
 	ToolRounds int
 	// State limits the size of the state of a call in revisions without sessions, in bytes; see
 	// [Shared]. A call whose steps and responses take more
-	// fails. The default is [DefaultMaxState].
+	// fails. The default is 64 KiB.
 	State int
 
 	// URI limits the length of a resource URI, in bytes. A request with a longer URI is rejected
-	// before any other work on it. The default is [DefaultMaxURI].
+	// before any other work on it. The default is 8 KiB.
 	URI int
 	// Subscriptions limits the subscriptions of a session. For modern requests, it limits those
 	// of a principal: each subscriptions/listen counts, and each URI and each task in it.
@@ -154,7 +154,7 @@ type Limits struct {
 	Subscriptions int
 	// SubscriptionBytes limits the total length of the URIs that a session subscribes to, in
 	// bytes. For modern requests, it limits those of a principal, with the ids of tasks and the
-	// _meta of its subscriptions/listen. The default is [DefaultMaxSubscriptionBytes].
+	// _meta of its subscriptions/listen. The default is 1 MiB.
 	SubscriptionBytes int
 
 	// Drain is the maximum time for which [Server.Shutdown] lets the work of tasks finish before it
@@ -253,14 +253,14 @@ type Shared struct {
 // Defaults of [Config].
 const (
 	DefaultPageSize             = 100
-	DefaultLogRate              = 1000
+	defaultLogRate              = 1000
 	DefaultInputTimeout         = 10 * time.Minute
-	DefaultMaxState             = 64 << 10
+	defaultMaxState             = 64 << 10
 	DefaultMaxRounds            = 100
-	DefaultMaxToolRounds        = 100
-	DefaultMaxURI               = 8 << 10
+	defaultMaxToolRounds        = 100
+	defaultMaxURI               = 8 << 10
 	DefaultMaxSubscriptions     = 10000
-	DefaultMaxSubscriptionBytes = 1 << 20
+	defaultMaxSubscriptionBytes = 1 << 20
 )
 
 // complete sets the name and the version of the server, and the defaults of all fields. It replaces
@@ -291,14 +291,14 @@ func (cfg *Config) complete(name, version string) []error {
 	boundary.Default(&faults, "Features.Debounce", &cfg.Features.Debounce, 0)
 	boundary.Default(&faults, "Limits.Drain", &cfg.Limits.Drain, 0)
 	boundary.OrNone(&faults, "Limits.Calls", &cfg.Limits.Calls, 0)
-	boundary.OrNone(&faults, "Limits.Logs", &cfg.Limits.Logs, DefaultLogRate)
+	boundary.OrNone(&faults, "Limits.Logs", &cfg.Limits.Logs, defaultLogRate)
 	boundary.OrNone(&faults, "Limits.InputTimeout", &cfg.Limits.InputTimeout, DefaultInputTimeout)
 	boundary.OrNone(&faults, "Limits.Rounds", &cfg.Limits.Rounds, DefaultMaxRounds)
-	boundary.OrNone(&faults, "Limits.ToolRounds", &cfg.Limits.ToolRounds, DefaultMaxToolRounds)
-	boundary.Default(&faults, "Limits.State", &cfg.Limits.State, DefaultMaxState)
-	boundary.Default(&faults, "Limits.URI", &cfg.Limits.URI, DefaultMaxURI)
+	boundary.OrNone(&faults, "Limits.ToolRounds", &cfg.Limits.ToolRounds, defaultMaxToolRounds)
+	boundary.Default(&faults, "Limits.State", &cfg.Limits.State, defaultMaxState)
+	boundary.Default(&faults, "Limits.URI", &cfg.Limits.URI, defaultMaxURI)
 	boundary.Default(&faults, "Limits.Subscriptions", &cfg.Limits.Subscriptions, DefaultMaxSubscriptions)
-	boundary.Default(&faults, "Limits.SubscriptionBytes", &cfg.Limits.SubscriptionBytes, DefaultMaxSubscriptionBytes)
+	boundary.Default(&faults, "Limits.SubscriptionBytes", &cfg.Limits.SubscriptionBytes, defaultMaxSubscriptionBytes)
 	for name, ttl := range cfg.Features.Caching.times() {
 		boundary.Default(&faults, "Features.Caching."+name, ttl, 0)
 	}

@@ -40,3 +40,9 @@ func WrapStepAllocs() float64 {
 }
 
 var sink func(context.Context) (int, error)
+
+const DefaultMaxState = defaultMaxState
+
+const DefaultMaxURI = defaultMaxURI
+
+const DefaultMaxSubscriptionBytes = defaultMaxSubscriptionBytes

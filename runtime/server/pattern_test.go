@@ -88,7 +88,7 @@ func randomURI(r *rand.Rand, template *uritemplate.Template) string {
 
 // Matching allocates memory linear in the length of the URI, even if it has thousands of values.
 func TestMatchAllocatesLinearly(t *testing.T) {
-	uri := "x:" + strings.Repeat("/a", DefaultMaxURI/2-1)
+	uri := "x:" + strings.Repeat("/a", defaultMaxURI/2-1)
 	for _, template := range []string{"x:{/path*}", "x:{+path}", "x:{/a}{/b}{+c}", "x:{/path*}/end{?q*}"} {
 		p, err := newPattern(template)
 		if err != nil {
@@ -99,7 +99,7 @@ func TestMatchAllocatesLinearly(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		p.match(uri)
 		runtime.ReadMemStats(&after)
-		if used := after.TotalAlloc - before.TotalAlloc; used > 512*DefaultMaxURI {
+		if used := after.TotalAlloc - before.TotalAlloc; used > 512*defaultMaxURI {
 			t.Errorf("%s allocates %d bytes for a URI of %d", template, used, len(uri))
 		}
 	}
