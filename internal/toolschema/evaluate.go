@@ -33,6 +33,8 @@ const (
 	pollSteps = 10_000
 	// bytesPerStep is the number of bytes that take one step to copy, hash or count.
 	bytesPerStep = 64
+	// digitsPerStep is the number of decimal digits of a fraction that take one step to compute.
+	digitsPerStep = 16
 	// polledText is the length in bytes from which a match of a pattern looks at the context.
 	polledText = 64 << 10
 )
@@ -640,7 +642,9 @@ func (e *evaluation) number(n *node, number json.Number) bool {
 	if n.minimum == nil && n.maximum == nil && n.above == nil && n.below == nil && n.multipleOf == nil {
 		return true
 	}
-	e.charge(1)
+	digits, exponent, _ := decimal(number)
+	work := 1 + (len(digits)+max(exponent, -exponent))/digitsPerStep
+	e.charge(work)
 	got, valid := new(big.Rat).SetString(string(number))
 	if !valid {
 		return e.fault("the number %s is invalid", number)
@@ -659,7 +663,7 @@ func (e *evaluation) number(n *node, number json.Number) bool {
 		ok = e.fault("exclusiveMaximum: got %s, want %s", number, n.below.text)
 	}
 	if n.multipleOf != nil {
-		e.charge(4)
+		e.charge(4 * work)
 		if !new(big.Rat).Quo(got, n.multipleOf.Rat).IsInt() {
 			ok = e.fault("multipleOf: got %s, want %s", number, n.multipleOf.text)
 		}
@@ -694,13 +698,32 @@ func (k kinds) String() string {
 	return ""
 }
 
+// decimal returns a number without the zeros at its ends: it is digits, an integer, times ten to the
+// power of exponent. Equal numbers have the same form. Unlike a fraction, it is not longer than the
+// text of the number. The digits of zero are "".
+func decimal(n json.Number) (digits string, exponent int, negative bool) {
+	digits, negative = strings.CutPrefix(string(n), "-")
+	if i := strings.IndexAny(digits, "eE"); i >= 0 {
+		exponent, _ = strconv.Atoi(digits[i+1:]) // hugeNumber has checked it
+		digits = digits[:i]
+	}
+	if whole, fraction, ok := strings.Cut(digits, "."); ok {
+		digits = whole + fraction
+		exponent -= len(fraction)
+	}
+	length := len(digits)
+	digits = strings.TrimRight(digits, "0")
+	exponent += length - len(digits)
+	if digits = strings.TrimLeft(digits, "0"); digits == "" {
+		return "", 0, false
+	}
+	return digits, exponent, negative
+}
+
 // integer reports whether a number has no fraction.
 func integer(n json.Number) bool {
-	if !strings.ContainsAny(string(n), ".eE") {
-		return true
-	}
-	r, ok := new(big.Rat).SetString(string(n))
-	return ok && r.IsInt()
+	_, exponent, _ := decimal(n)
+	return exponent >= 0
 }
 
 // key returns a text that equal values share, and only those.
@@ -718,15 +741,13 @@ func (e *evaluation) appendKey(b []byte, v any) []byte {
 	case bool:
 		return strconv.AppendBool(b, v)
 	case json.Number:
-		text := string(v)
-		if strings.ContainsAny(text, ".eE") {
-			if r, ok := new(big.Rat).SetString(text); ok {
-				text = r.RatString()
-			}
-		} else if text == "-0" {
-			text = "0"
+		e.charge(len(v) / bytesPerStep)
+		digits, exponent, negative := decimal(v)
+		b = append(b, 'n')
+		if negative {
+			b = append(b, '-')
 		}
-		return append(append(append(b, 'n'), text...), ';')
+		return append(strconv.AppendInt(append(append(b, digits...), 'e'), int64(exponent), 10), ';')
 	case string:
 		e.charge(len(v) / bytesPerStep)
 		return appendText(b, v)

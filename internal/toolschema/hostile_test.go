@@ -77,6 +77,8 @@ func TestCheckLimitsWork(t *testing.T) {
 		"elements of one length": {in(`{"uniqueItems":true}`), `{"a":[["a","b","c"],["a\u0004b","c"],["a","b\u0004c"],["a\u0004b\u0004c"]]}`, ""},
 		"the same elements":      {in(`{"uniqueItems":true}`), `{"a":[{"k":[1],"l":2},{"l":2.0,"k":[10e-1]}]}`, "/a: items at 0 and 1 are equal"},
 		"texts at every level":   {in(`{"$ref":"#/$defs/t"}`)[:len(in(`{"$ref":"#/$defs/t"}`))-1] + `,"$defs":{"t":{"allOf":[` + strings.Repeat(`{"minLength":1},`, 900) + `{}]}}}`, `{"a":"` + strings.Repeat("x", 500_000) + `"}`, tooMuch},
+		"large fractions":        {in(`{"items":{"allOf":[` + strings.Repeat(`{"minimum":1e-399},`, 20) + `{}]}}`), `{"a":[` + strings.Repeat("1e-399,", 10_000) + `1]}`, tooMuch},
+		"large quotients":        {in(`{"items":{"allOf":[` + strings.Repeat(`{"multipleOf":1e-399},`, 20) + `{}]}}`), `{"a":[` + strings.Repeat("1e-399,", 3_000) + `1]}`, tooMuch},
 		"a reference to itself":  {`{"type":"object","allOf":[{"$ref":"#"}]}`, `{}`, errCycle.Error()},
 		"many faults":            {in(`{"items":{"type":"string"}}`), `{"a":[` + list(300_000, "%d") + `]}`, "and more"},
 		"a pattern as a value":   {`{"$schema":"http://json-schema.org/draft-07/schema#","properties":{"a":{"format":"regex"}}}`, `{"a":"` + strings.Repeat("a|b*", 20_000) + `"}`, "more than 65536 bytes"},
