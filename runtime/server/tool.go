@@ -445,7 +445,7 @@ func (h *handler) CallTool(ctx context.Context, params *mcp.CallToolRequestParam
 		return nil, err
 	}
 	if t.support.Mode == mcp.TaskSupportRequired {
-		if sess := h.p.session.Load(); !isTask && sess != nil && sess.TakesTask(mcp.MethodToolsCall) {
+		if sess := c.Session(); !isTask && sess != nil && sess.TakesTask(mcp.MethodToolsCall) {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "this tool can only be called as a task"}
 		}
 		if h.p.s.cfg.Tasks.Store != nil && h.p.s.Tasks() == nil {
