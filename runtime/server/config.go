@@ -21,9 +21,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// Config configures a [Server]. Its zero value is useful. A number that is zero means the default, and
-// a negative one is an error of [Server.Start] that names the field; [NoLimit] means no limit where
-// the field says so.
+// Config configures a [Server]. Its zero value is useful. A number that is zero means the default,
+// and a negative one is an error of [Server.Start] that names the field; [NoLimit] means no limit
+// where the field says so.
 type Config struct {
 	// Info is the server info of the handshake, such as the title and icons. [New] sets its Name
 	// and Version, which must be empty or equal to the arguments of New.
@@ -53,9 +53,9 @@ type Config struct {
 	// [Server.Shutdown] and [Server.Close] close the Manager, but not the Store: close it afterwards,
 	// or let the process end.
 	//
-	// Recovery.Recover and Limits.Tool are called for tasks whose tool the server does not have; see [MaxRunning]
-	// for the others. Without Recovery.Recover, a name in Member.Tools that is not a tool of the server is
-	// logged as a warning.
+	// Recovery.Recover and Limits.Tool are called for tasks whose tool the server does not have; see
+	// [MaxRunning] for the others. Without Recovery.Recover, a name in Member.Tools that is not a tool
+	// of the server is logged as a warning.
 	Tasks task.Config
 
 	// Logger receives events that are not reported to the client. If it is nil, the Logger of
@@ -224,8 +224,8 @@ type Hooks struct {
 	HTTPRejected func(r *http.Request, status int)
 }
 
-// Shared is what the processes of one server have in common, such as those behind one load balancer,
-// and a process with the one before it.
+// Shared is what the processes of one server have in common, such as those behind one load
+// balancer, and a process with the one before it.
 type Shared struct {
 	// Bus passes changes of lists and resources between the servers of several processes. The
 	// server subscribes to it when it starts, and ends the subscription with [Server.Close] and

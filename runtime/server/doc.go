@@ -92,9 +92,9 @@
 //
 // # Tasks
 //
-// With [Config].Tasks.Store, calls of tools with the option [Durable] or [Tasks] can be tasks, which
-// run without a connection. [Server.Start] recovers the tasks that are in the store: it runs the
-// functions of durable tools again.
+// With [Config].Tasks.Store, calls of tools with the option [Durable] or [Tasks] can be tasks,
+// which run without a connection. [Server.Start] recovers the tasks that are in the store: it runs
+// the functions of durable tools again.
 //
 // In a session, the client asks for a task. It can list its tasks if the session has a principal;
 // see [session.Config] and [streamable.HandlerOptions].
@@ -146,9 +146,9 @@
 //
 // # Own methods
 //
-// [Features.Methods] serves requests and notifications that the protocol does not define, with typed
-// Go functions; see [Method] and [Notification]. A handler sends such requests to the client with
-// [Request], and such notifications with [Call.Notify]. Package client has the counterparts.
+// [Features.Methods] serves requests and notifications that the protocol does not define, with
+// typed Go functions; see [Method] and [Notification]. A handler sends such requests to the client
+// with [Request], and such notifications with [Call.Notify]. Package client has the counterparts.
 //
 // # Validation
 //

@@ -11,9 +11,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
-// Config configures a [Manager]. Only Store is required. A number that is zero means the default, and a
-// negative one is an error of [New] that names the field; [NoLimit] means no limit, and [Off] that
-// something is switched off, where the field says so.
+// Config configures a [Manager]. Only Store is required. A number that is zero means the default,
+// and a negative one is an error of [New] that names the field; [NoLimit] means no limit, and [Off]
+// that something is switched off, where the field says so.
 type Config struct {
 	// Store holds the records of the tasks. The Manager does not close it; close it after the
 	// Manager.
@@ -40,8 +40,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// NoLimit is the value of a field that sets no limit, and Off that of one that switches off what the
-// field is about.
+// NoLimit is the value of a field that sets no limit, and Off that of one that switches off what
+// the field is about.
 const (
 	NoLimit = boundary.None
 	Off     = boundary.None
@@ -73,13 +73,14 @@ type Updates struct {
 
 // Limits limit what one principal, this process, a tool and a task may use.
 //
-// Tasks, Bytes, Rate and Burst apply to each principal. All clients without a principal count together.
-// Those of one network may use half of these limits, so that one stranger leaves room for others: the
-// HTTP handlers tell the network of a client. After a restart, and on another member of a fleet, a task
-// no longer counts for its network. In a fleet, each member counts the unfinished tasks that it holds
-// or has created, and the calls that it gets. Bytes applies to all tasks of the principal in the store:
-// a member lists them each time that it has stored a sixteenth of the limit, so n members together
-// exceed it by n sixteenths at most, or by what they store while they list the tasks.
+// Tasks, Bytes, Rate and Burst apply to each principal. All clients without a principal count
+// together. Those of one network may use half of these limits, so that one stranger leaves room for
+// others: the HTTP handlers tell the network of a client. After a restart, and on another member of
+// a fleet, a task no longer counts for its network. In a fleet, each member counts the unfinished
+// tasks that it holds or has created, and the calls that it gets. Bytes applies to all tasks of the
+// principal in the store: a member lists them each time that it has stored a sixteenth of the
+// limit, so n members together exceed it by n sixteenths at most, or by what they store while they
+// list the tasks.
 type Limits struct {
 	// Tasks is the maximum number of tasks that are not terminal. A cancelled or expired task
 	// counts until its work has returned. The default is 1,000. It may be [NoLimit].
@@ -97,11 +98,11 @@ type Limits struct {
 	// [NoLimit], Rate has no effect.
 	Burst int
 
-	// Running is the maximum number of tasks whose work runs in this process at once, without
-	// jobs. Further ones wait: their status is working, and they take no goroutine. The principals
-	// that wait have turns. Work that waits for input or sleeps counts until it is parked. A call
-	// that becomes a task while it runs counts, but does not wait. Work that waits for other tasks
-	// counts, too, so tasks that all wait for further ones would wait for ever. The default is no maximum.
+	// Running is the maximum number of tasks whose work runs in this process at once, without jobs.
+	// Further ones wait: their status is working, and they take no goroutine. The principals that wait
+	// have turns. Work that waits for input or sleeps counts until it is parked. A call that becomes a
+	// task while it runs counts, but does not wait. Work that waits for other tasks counts, too, so
+	// tasks that all wait for further ones would wait for ever. The default is no maximum.
 	Running int
 	// Tool returns the maximum number of calls of a tool that run at once in the fleet of a
 	// shared store, or in this process with another store; 0 means no maximum. It gets the

@@ -1,15 +1,15 @@
-// Command migrate changes a program from the names of an earlier version of mcpwire to those of this
-// one.
+// Command migrate changes a program from the names of an earlier version of mcpwire to those of
+// this one.
 //
 //	migrate [-C DIR] [-n] PACKAGE...
 //
-// It knows names by their types: it changes server.Config{PageSize: 9} and cfg.PageSize, and no field
-// of another type that has the same name. Run it while the program still uses the earlier version and
-// compiles, then upgrade the version. Files outside of the current build, such as those for another
-// system, are not changed: run it again with GOOS set.
+// It knows names by their types: it changes server.Config{PageSize: 9} and cfg.PageSize, and no
+// field of another type that has the same name. Run it while the program still uses the earlier
+// version and compiles, then upgrade the version. Files outside of the current build, such as those
+// for another system, are not changed: run it again with GOOS set.
 //
-// It prints the names of the files that it has changed, and with file and line what it leaves to you.
-// With -n, it changes nothing.
+// It prints the names of the files that it has changed, and with file and line what it leaves to
+// you. With -n, it changes nothing.
 package main
 
 import (

@@ -14,11 +14,11 @@ import (
 //	name PACKAGE.NAME PACKAGE.NAME
 //	single PACKAGE.NAME
 //
-// A field has moved into another struct, the field GROUP of its struct. The type of that is named like
-// the field, and in the same package, unless the line ends with another one. A name of a package, a
-// method or a field (PACKAGE.TYPE.NAME) has another name, or is in another package. A function that
-// returned a value and an error now returns only the value, which has a method Err. Packages are named
-// by their path in this module.
+// A field has moved into another struct, the field GROUP of its struct. The type of that is named
+// like the field, and in the same package, unless the line ends with another one. A name of a
+// package, a method or a field (PACKAGE.TYPE.NAME) has another name, or is in another package. A
+// function that returned a value and an error now returns only the value, which has a method Err.
+// Packages are named by their path in this module.
 //
 //go:embed table.txt
 var table string
@@ -95,8 +95,8 @@ func split(s string) (pkg, name string, ok bool) {
 	return s[:slash] + pkg, name, ok
 }
 
-// resolve finds the declarations of all names in a package and in those that it imports. A package is
-// loaded once from its source and again as an import, so a declaration is known by its place.
+// resolve finds the declarations of all names in a package and in those that it imports. A package
+// is loaded once from its source and again as an import, so a declaration is known by its place.
 func (r *rules) resolve(p *types.Package, files *token.FileSet) {
 	if r.loaded[p] {
 		return

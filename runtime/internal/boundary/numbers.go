@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// The numbers in configurations follow the same rules everywhere: zero is the default, None is no limit
-// where a field admits that, and any other negative number is an error that names the field.
+// The numbers in configurations follow the same rules everywhere: zero is the default, None is no
+// limit where a field admits that, and any other negative number is an error that names the field.
 
 // None is the value of a field that sets no limit. After [OrNone] has seen it, the field is 0.
 const None = -1
@@ -14,8 +14,8 @@ const None = -1
 // Number is the type of a limit.
 type Number interface{ ~int | ~int64 | ~float64 }
 
-// Faults collects the faults of the fields of a configuration. The zero value, with a Package, is ready
-// to use.
+// Faults collects the faults of the fields of a configuration. The zero value, with a Package, is
+// ready to use.
 type Faults struct {
 	Package string // the first word of errors
 	errs    []error

@@ -22,9 +22,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
 )
 
-// HandlerOptions configures a [Handler]. The zero value is useful and safe. A number that is zero means
-// the default, and a negative one is a fault, see [HandlerOptions.Check]; [NoLimit] means no limit, and
-// [Off] that something is switched off, where the field says so.
+// HandlerOptions configures a [Handler]. The zero value is useful and safe. A number that is zero
+// means the default, and a negative one is a fault, see [HandlerOptions.Check]; [NoLimit] means no
+// limit, and [Off] that something is switched off, where the field says so.
 type HandlerOptions struct {
 	// Stateless makes every POST a separate conversation. Any of several processes may serve it.
 	// There are no session ids and no standing stream, streams cannot be resumed, and the server
@@ -70,8 +70,8 @@ type HandlerOptions struct {
 	Logger *slog.Logger
 }
 
-// NoLimit is the value of a field that sets no limit, and Off that of one that switches off what the
-// field is about.
+// NoLimit is the value of a field that sets no limit, and Off that of one that switches off what
+// the field is about.
 const (
 	NoLimit = boundary.None
 	Off     = boundary.None
@@ -119,10 +119,10 @@ type Sessions struct {
 	// letters and digits (130 bits).
 	ID func() string
 
-	// Store stores events for clients that resume a stream. The default is that of [NewMemoryStore]. With a
-	// [SessionStore], sessions survive a restart, with their streams and the state that their
-	// owners have persisted: a connection is a [transport.Persister]. A type that wraps a
-	// SessionStore must embed a SessionStore, not an EventStore.
+	// Store stores events for clients that resume a stream. The default is that of [NewMemoryStore].
+	// With a [SessionStore], sessions survive a restart, with their streams and the state that their
+	// owners have persisted: a connection is a [transport.Persister]. A type that wraps a SessionStore
+	// must embed a SessionStore, not an EventStore.
 	Store EventStore
 
 	// Locator says which of several processes holds a session; see "Several processes" in the
@@ -264,12 +264,12 @@ const (
 	defaultMaxInitialize           = 64 << 10
 )
 
-// Check returns an error that names every number of the options that is invalid, or nil. A [Handler]
-// takes the default for them, and logs the error.
+// Check returns an error that names every number of the options that is invalid, or nil. A
+// [Handler] takes the default for them, and logs the error.
 func (o HandlerOptions) Check() error { return o.numbers() }
 
-// numbers sets the defaults of all numbers, and returns an error that names the invalid ones. A number
-// that means no limit, or that something is off, becomes 0.
+// numbers sets the defaults of all numbers, and returns an error that names the invalid ones. A
+// number that means no limit, or that something is off, becomes 0.
 func (o *HandlerOptions) numbers() error {
 	faults := boundary.Faults{Package: "streamable"}
 	boundary.OrNone(&faults, "Streams.After", &o.Streams.After, defaultStreamAfter)
@@ -525,11 +525,11 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 // connections, before the contexts of calls of the store and the Locator end.
 const storeFlushes = 3
 
-// Close ends the Handler and all sessions at once, and waits until their connections are closed, and
-// calls of the Store and the Locator for them have returned. The contexts of these calls end after
-// three times Timeouts.Flush. Modern requests that are being served are cancelled and answered with an
-// error. Sessions in a [SessionStore] stay there. Later requests are rejected with status 503. Close
-// always returns nil.
+// Close ends the Handler and all sessions at once, and waits until their connections are closed,
+// and calls of the Store and the Locator for them have returned. The contexts of these calls end
+// after three times Timeouts.Flush. Modern requests that are being served are cancelled and
+// answered with an error. Sessions in a [SessionStore] stay there. Later requests are rejected with
+// status 503. Close always returns nil.
 func (h *Handler) Close() error {
 	h.closed.Store(true)
 	h.closeConns()
@@ -649,8 +649,8 @@ func (h *Handler) opens(r *http.Request, c *serverConn) (err error) {
 // connSet is a set of connections.
 type connSet map[*serverConn]struct{}
 
-// limitOf returns the limit of the sessions of an account, and of its places. Without principals, the
-// clients whose network is unknown share those of all.
+// limitOf returns the limit of the sessions of an account, and of its places. Without principals,
+// the clients whose network is unknown share those of all.
 func (h *Handler) limitOf(account string) int {
 	switch {
 	case account == "" && !h.guard.HasPrincipals():
