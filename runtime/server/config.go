@@ -51,7 +51,10 @@ type Config struct {
 	// [task.Manager] and recovers unfinished tasks, and the server declares tasks in sessions and the
 	// Tasks extension to modern requests. Clients can list their tasks in sessions with a principal.
 	// [Server.Shutdown] and [Server.Close] close the Manager, but not the Store: close it afterwards,
-	// or let the process end.
+	// or let the process end. A store that closes with its Manager, such as that of [bolt.File], needs
+	// no more.
+	//
+	// [bolt.File]: https://pkg.go.dev/github.com/mcpwire/mcpwire/runtime/task/bolt#File
 	//
 	// Recovery.Recover and Limits.Tool are called for tasks whose tool the server does not have; see
 	// [MaxRunning] for the others. Without Recovery.Recover, a name in Member.Tools that is not a tool

@@ -125,12 +125,7 @@ func TestServerEndsWhileStoreIsLocked(t *testing.T) {
 
 // serveTasks serves standard input and output with tasks in a file.
 func serveTasks(file string) error {
-	store, err := bolt.OpenOrWait(file)
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	s := server.New("tasks", "1", &server.Config{Tasks: task.Config{Store: store}})
+	s := server.New("tasks", "1", &server.Config{Tasks: task.Config{Store: bolt.File(file)}})
 	must(server.AddTool(s, "plain", "", sayHi))
 	must(server.AddTool(s, "gate", "", func(ctx context.Context, c *server.Call, in struct{ File string }) (string, error) {
 		pid, err := server.Step(ctx, c, "pid", func(context.Context) (int, error) { return os.Getpid(), nil })

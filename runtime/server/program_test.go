@@ -184,7 +184,7 @@ func TestProgramReportsMistakes(t *testing.T) {
 }
 
 // The result of a task survives a restart of the program.
-func TestDurableServerHas21Lines(t *testing.T) {
+func TestDurableServerHas17Lines(t *testing.T) {
 	finish := func(t *testing.T, c *client.Client, id string) {
 		t.Helper()
 		result, err := c.AttachTool(id).Result(t.Context())
@@ -205,7 +205,7 @@ func TestDurableServerHas21Lines(t *testing.T) {
 		return h.ID()
 	}
 	t.Run("stdio", func(t *testing.T) {
-		command := stdio.Command{Path: build(t, program(t, "durable", 21, false)), Dir: t.TempDir(), Stderr: io.Discard}
+		command := stdio.Command{Path: build(t, program(t, "durable", 17, false)), Dir: t.TempDir(), Stderr: io.Discard}
 		open := func() *client.Client {
 			c, err := client.Command(t.Context(), command, &client.Options{Session: session.Config{Revisions: session.Revisions()}})
 			if err != nil {
@@ -234,7 +234,7 @@ func TestDurableServerHas21Lines(t *testing.T) {
 		if runtime.GOOS == "windows" {
 			t.Skip("there are no signals")
 		}
-		binary, dir := build(t, program(t, "durable", 21, true)), t.TempDir()
+		binary, dir := build(t, program(t, "durable", 17, true)), t.TempDir()
 		var id string
 		for _, use := range []func(c *client.Client){
 			func(c *client.Client) { id = begin(t, c) },

@@ -111,12 +111,12 @@ func (s *Server) Err() error {
 // the last two cases, a later call tries again. If ctx ends during the recovery of tasks, Start
 // fails; later, ctx has no effect.
 //
-// If another process uses the store of the tasks ([task.ErrLocked]), as with [bolt.OpenOrWait], the
+// If another process uses the store of the tasks ([task.ErrLocked]), as with [bolt.File], the
 // server starts without tasks: calls are plain ones, and those of tools that need tasks fail with a
 // temporary error. Once a second, the server tries to use the store. Then it recovers the tasks,
 // and declares them to new sessions and to requests without a session.
 //
-// [bolt.OpenOrWait]: https://pkg.go.dev/github.com/mcpwire/mcpwire/runtime/task/bolt#OpenOrWait
+// [bolt.File]: https://pkg.go.dev/github.com/mcpwire/mcpwire/runtime/task/bolt#File
 func (s *Server) Start(ctx context.Context) error {
 	s.mu.Lock()
 	started := s.started

@@ -61,14 +61,9 @@ func TestMain(m *testing.M) {
 }
 
 func runServer(file string) error {
-	store, err := bolt.OpenOrWait(file)
-	if err != nil {
-		return err
-	}
-	defer store.Close()
 	handler := (&fixture{ended: make(chan struct{})}).handle
 	manager, err := task.New(context.Background(), task.Config{
-		Store: store, Recovery: task.Recovery{Recover: func(r task.Record) task.Work { return receiver.Work(handler, r) }},
+		Store: bolt.File(file), Recovery: task.Recovery{Recover: func(r task.Record) task.Work { return receiver.Work(handler, r) }},
 	})
 	if errors.Is(err, task.ErrLocked) {
 		fmt.Fprintln(os.Stderr, err)

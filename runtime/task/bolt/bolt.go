@@ -155,25 +155,6 @@ func open(path string) (*store, error) {
 	return s, nil
 }
 
-// OpenOrWait opens the store like [Open]. If the file is in use, it returns a Store whose methods
-// fail with [task.ErrLocked] until Acquire, which [task.New] calls, finds the file free. A server
-// with such a store serves without tasks until then. It is for servers on standard input and
-// output: the hosts of one user may start several processes of a server, which all use one file.
-func OpenOrWait(path string) (*Store, error) {
-	opened, err := Open(path)
-	if !errors.Is(err, task.ErrLocked) {
-		return opened, err
-	}
-	if path, err = filepath.Abs(path); err != nil {
-		return nil, fmt.Errorf("bolt: %w", err)
-	}
-	s := newStore(path)
-	err = locked(path)
-	s.fault.Store(&err)
-	go s.write() // ends when Close closes s.closing
-	return &Store{Store: s, file: s}, nil
-}
-
 func newStore(path string) *store {
 	return &store{path: path, writes: make(chan *write, maxBatch), closing: make(chan struct{}), stopped: make(chan struct{})}
 }
@@ -181,7 +162,7 @@ func newStore(path string) *store {
 // locked returns the error for a file that is in use.
 func locked(path string) error { return fmt.Errorf("bolt: %s: %w", path, task.ErrLocked) }
 
-// Acquire implements [task.Store]. It opens the file if OpenOrWait could not, and does not wait. It
+// Acquire implements [task.Store]. It opens the file if that has failed after a failed write. It
 // stores a random token, by which the store notices that another process has used the file while it
 // was being reopened after a failure. If the token cannot be stored, because the disk is full, the
 // store does not notice that.
