@@ -422,6 +422,23 @@ func (t *tool) keep(next session.Handler) session.Handler {
 
 // CallTool implements tools/call (MCP tools, "Calling Tools" and "Error Handling").
 func (h *handler) CallTool(ctx context.Context, params *mcp.CallToolRequestParams) (mcp.CallToolOutcome, error) {
+	c, err := h.beginTool(ctx, params)
+	if err != nil {
+		return nil, err
+	}
+	in, release := c.handlerContext(ctx)
+	returned := false
+	defer c.exit(&returned)
+	result, err := c.tool.run(in, c, params.Arguments)
+	returned = true
+	release()
+	return c.tool.finish(c, result, err)
+}
+
+// beginTool returns the call of a tool, with its tool, or the error that rejects it. It sets absent
+// arguments to an empty object. Like finish, it is not part of CallTool, so that the frames below a
+// running handler fit a small stack.
+func (h *handler) beginTool(ctx context.Context, params *mcp.CallToolRequestParams) (*Call, error) {
 	c := newCall(ctx, h.p)
 	c.rounds = true
 	t, ok := h.p.s.tools.get(c, params.Name)
@@ -437,11 +454,10 @@ func (h *handler) CallTool(ctx context.Context, params *mcp.CallToolRequestParam
 		return nil, invalidParams("unknown tool: %q", params.Name)
 	}
 	c.plain = !isTask && !t.becomesTask()
-	arguments := params.Arguments
-	if len(arguments) == 0 {
-		arguments = json.RawMessage(`{}`)
+	if len(params.Arguments) == 0 {
+		params.Arguments = json.RawMessage(`{}`)
 	}
-	if err := t.checkFields(c, arguments); err != nil {
+	if err := t.checkFields(c, params.Arguments); err != nil {
 		return nil, err
 	}
 	if t.support.Mode == mcp.TaskSupportRequired {
@@ -461,17 +477,10 @@ func (h *handler) CallTool(ctx context.Context, params *mcp.CallToolRequestParam
 			pending.BeforeTask(c.beforeTask)
 		}
 	}
-	in, release := c.handlerContext(ctx)
-	returned := false
-	defer c.exit(&returned)
-	result, err := t.run(in, c, arguments)
-	returned = true
-	release()
-	return t.finish(c, result, err)
+	return c, nil
 }
 
-// finish ends a call whose function has returned result and err, and returns its outcome. It is not
-// part of CallTool, so that the frames below a running handler fit a small stack.
+// finish ends a call whose function has returned result and err, and returns its outcome.
 func (t *tool) finish(c *Call, result *mcp.CallToolResult, err error) (mcp.CallToolOutcome, error) {
 	outcome, err := t.outcome(c, result, err)
 	failed := err != nil

@@ -269,12 +269,7 @@ func (s *Session) sendRequest(ctx context.Context, call *Call, related *Request,
 
 // writeNotification sends a notification in a session.
 func (s *Session) writeNotification(ctx context.Context, call *Call, related *Request, session uint32) error {
-	meta := call.meta
-	if a := s.handshake.current.Load(); a.states() && call.Method != mcp.MethodNotificationsCancelled {
-		// Over HTTP, the header of the notification needs it.
-		meta = append(slices.Clone(meta), metaMember{modern.MetaVersion, codec.StringScalar(string(a.revision))})
-	}
-	text, _, err := encodeCall(jsonrpc.ID{}, call.Method, call.Params, meta, nil)
+	text, err := s.encodeNotification(call)
 	if err != nil {
 		return err
 	}
@@ -283,6 +278,17 @@ func (s *Session) writeNotification(ctx context.Context, call *Call, related *Re
 		out.For = related.ID
 	}
 	return s.writeUntil(ctx, out)
+}
+
+// encodeNotification returns the text of a notification.
+func (s *Session) encodeNotification(call *Call) (text []byte, err error) {
+	meta := call.meta
+	if a := s.handshake.current.Load(); a.states() && call.Method != mcp.MethodNotificationsCancelled {
+		// Over HTTP, the header of the notification needs it.
+		meta = append(slices.Clone(meta), metaMember{modern.MetaVersion, codec.StringScalar(string(a.revision))})
+	}
+	text, _, err = encodeCall(jsonrpc.ID{}, call.Method, call.Params, meta, nil)
+	return text, err
 }
 
 // exchange describes how a request is sent.

@@ -320,6 +320,11 @@ func (s *Session) dispatch(m transport.Message, err error) (more bool) {
 		s.receive(m)
 		return true
 	}
+	return s.readFailed(err)
+}
+
+// readFailed processes an error of Conn.Read. It returns false if it is the last one.
+func (s *Session) readFailed(err error) (more bool) {
 	if refused, ok := errors.AsType[*transport.MessageError](err); ok {
 		s.warn("message rejected", "error", boundary.ErrorText(refused.Err))
 		s.reply(transport.Message{Text: refusal(refused), For: refused.ID, Answer: !refused.ID.IsZero()})
@@ -391,10 +396,15 @@ func (s *Session) writeUntil(ctx context.Context, m transport.Message) error {
 	if s.life.over() {
 		return s.life.err()
 	}
-	err := s.put(ctx, m)
+	if err := s.put(ctx, m); err != nil {
+		return s.writeFailed(ctx, err)
+	}
+	return nil
+}
+
+// writeFailed returns the error of a write that has failed with err.
+func (s *Session) writeFailed(ctx context.Context, err error) error {
 	switch {
-	case err == nil:
-		return nil
 	case s.life.over():
 		return s.life.err()
 	case ctx.Err() != nil:

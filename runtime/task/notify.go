@@ -63,13 +63,24 @@ func (run *Run) notifyStatus(r *Record) {
 	run.notifying = false
 }
 
+// statusParams returns the params of a status notification.
+func (r *Record) statusParams() *mcp.TaskStatusNotificationParams {
+	t := r.Task()
+	return t.AsTaskStatusNotificationParams()
+}
+
 // sendStatus sends one status notification.
 func (run *Run) sendStatus(via Requestor, r *Record) {
 	ctx := lazyctx.WithTimeout(run.m.lifetime, statusTimeout, nil)
 	defer ctx.Cancel()
-	t := r.Task()
-	err := notify(ctx, via, mcp.MethodNotificationsTasksStatus, t.AsTaskStatusNotificationParams())
-	if err != nil && !boundary.Report(run.m.cfg.Logger, "requestor panicked", err, "task", r.ID) {
-		run.m.cfg.Logger.Debug("task status not sent", "task", r.ID, "error", err)
+	err := notify(ctx, via, mcp.MethodNotificationsTasksStatus, r.statusParams())
+	if err != nil {
+		run.m.logUnsent(r.ID, err)
+	}
+}
+
+func (m *Manager) logUnsent(id string, err error) {
+	if !boundary.Report(m.cfg.Logger, "requestor panicked", err, "task", id) {
+		m.cfg.Logger.Debug("task status not sent", "task", id, "error", err)
 	}
 }

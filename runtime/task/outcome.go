@@ -18,13 +18,9 @@ func (m *Manager) publish(run *Run, end finalState) error {
 	run.finishProgress()
 	failing := false
 	err := m.persist(context.Background(), run, func() error {
-		err := m.storeOutcome(run, end)
-		if limit, ok := errors.AsType[*LimitError](err); ok {
-			end = finalStateOf(run, nil, WireError(limit))
-			err = m.storeRefusal(run, end)
-		}
-		if errors.Is(err, ErrCorrupt) { // neither the record nor the brief can be read, for now
-			err = &storeError{ErrUnavailable}
+		err := m.storeOutcome(run, &end)
+		if err != nil {
+			err = m.storeAgain(run, &end, err)
 		}
 		if unavailable(err) && !failing {
 			failing = true
@@ -46,12 +42,24 @@ func (m *Manager) publish(run *Run, end finalState) error {
 	return err
 }
 
+// storeAgain handles the failure err of storeOutcome: it stores that the outcome is too large.
+func (m *Manager) storeAgain(run *Run, end *finalState, err error) error {
+	if limit, ok := errors.AsType[*LimitError](err); ok {
+		*end = finalStateOf(run, nil, WireError(limit))
+		err = m.storeRefusal(run, end)
+	}
+	if errors.Is(err, ErrCorrupt) { // neither the record nor the brief can be read, for now
+		err = &storeError{ErrUnavailable}
+	}
+	return err
+}
+
 // errUndo reports that the work must undo what it has done, and does not know it.
 var errUndo = errors.New("task: the work has to run again to undo what it has done")
 
 // storeRefusal stores that a task has failed whose outcome is too large. It fails with errUndo if
 // the task must be undone first.
-func (m *Manager) storeRefusal(run *Run, end finalState) error {
+func (m *Manager) storeRefusal(run *Run, end *finalState) error {
 	if why, _ := run.Undoing(); why != UndoNone || !run.Undoes() {
 		return m.storeOutcome(run, end)
 	}
@@ -67,29 +75,17 @@ func (m *Manager) storeRefusal(run *Run, end finalState) error {
 
 // storeOutcome stores an outcome in the record of a task, unless the record is already terminal. It
 // fails with errUndo if the task was cancelled or has expired just before, and must be undone.
-func (m *Manager) storeOutcome(run *Run, end finalState) error {
-	_, done, err := run.replaceLatest(func(r *Record) error {
-		if why, _ := run.Undoing(); r.undo() != why {
-			return errUnchanged // see below
-		}
-		r.setOutcome(end.status, end.message, end.out)
-		return nil
-	})
-	if done {
+func (m *Manager) storeOutcome(run *Run, end *finalState) error {
+	if done, err := run.endLatest(end); done {
 		return err
 	}
 	for {
 		var r Record
-		err := m.store.get(context.Background(), run.id, &r)
-		// The payloads are damaged. The outcome does not need them.
-		if errors.Is(err, ErrCorrupt) {
-			err = m.readBrief(run, err, &r)
-		}
-		if err != nil {
-			return m.logFault("read task", err)
+		if err := m.readForOutcome(run, &r); err != nil {
+			return err
 		}
 		if run.fenced(&r) {
-			m.cfg.Logger.Warn("task outcome dropped: another member holds the task", "task", run.id, "member", r.Claim.Member)
+			m.logFenced(run, r.Claim.Member)
 			return nil
 		}
 		if r.terminal() {
@@ -101,10 +97,37 @@ func (m *Manager) storeOutcome(run *Run, end finalState) error {
 		}
 		from := r.standing()
 		r.setOutcome(end.status, end.message, end.out)
-		if err = m.replace(from, &r); !errors.Is(err, ErrConflict) {
+		if err := m.replace(from, &r); !errors.Is(err, ErrConflict) {
 			return err
 		}
 	}
+}
+
+func (m *Manager) logFenced(run *Run, holder string) {
+	m.cfg.Logger.Warn("task outcome dropped: another member holds the task", "task", run.id, "member", holder)
+}
+
+// readForOutcome sets r to the record of a task, or to its brief if the payloads are damaged, which
+// the outcome does not need.
+func (m *Manager) readForOutcome(run *Run, r *Record) error {
+	err := m.store.get(context.Background(), run.id, r)
+	if errors.Is(err, ErrCorrupt) {
+		err = m.readBrief(run, err, r)
+	}
+	return m.logFault("read task", err)
+}
+
+// endLatest is storeOutcome for the latest record of the run. done is false if the record must be
+// read first.
+func (run *Run) endLatest(end *finalState) (done bool, err error) {
+	_, done, err = run.replaceLatest(func(r *Record) error {
+		if why, _ := run.Undoing(); r.undo() != why {
+			return errUnchanged // see storeOutcome
+		}
+		r.setOutcome(end.status, end.message, end.out)
+		return nil
+	})
+	return done, err
 }
 
 // readBrief sets r to the brief of a task whose record cannot be read because of err. It returns

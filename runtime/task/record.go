@@ -123,9 +123,6 @@ type Durable struct {
 	Entries []Entry
 	// LastInput is the number of the latest input request.
 	LastInput uint64
-	// Parked is set while the work is parked; see [Recovery.ParkAfter]. An answer to an input request
-	// resets it.
-	Parked bool
 	// Wake is when parked work runs again without an answer or a signal. It is zero if the work is
 	// not parked, or waits for these alone.
 	Wake time.Time
@@ -137,6 +134,9 @@ type Durable struct {
 	Signals []Signal
 	// Undos is the number of entries of the kind [KindUndo]. It is 0 once the task is terminal.
 	Undos int
+	// Parked is set while the work is parked; see [Recovery.ParkAfter]. An answer to an input request
+	// resets it.
+	Parked bool
 	// Undo says why the work undoes what it has done, and UndoSince since when. Until it has done
 	// so, the Status is not terminal. If the task was cancelled or has expired, requestors see it
 	// as such.

@@ -66,17 +66,17 @@ type Run struct {
 	lastSeen         Requestor    // destination if there are no waiters; nil if unknown
 	waiters          []Requestor  // requestors that wait in Result, the latest last
 	waitersBuf       [1]Requestor // initial buffer of waiters
-	elsewhere        bool         // requestors in other processes of the fleet may wait for messages, too
 	progress         progress
 	lastInputRequest uint64                    // number of the latest input request
 	room             chan struct{}             // see roomTurn; nil until it is used
 	consumed         map[uint64]bool           // numbers of the input requests whose answers were returned
 	answers          map[inputKey]InputRequest // answers in the journal
-	answersRead      bool                      // answers has those of earlier runs
 	additions        []*addition               // entries to add to the journal with the next write
-	adding           bool                      // a write of the journal is in progress
 	notifiedRevision uint64                    // revision of the latest status that was sent
 	pendingStatus    *Record                   // latest status to send after that one, or nil
+	elsewhere        bool                      // requestors in other processes of the fleet may wait for messages, too
+	answersRead      bool                      // answers has those of earlier runs
+	adding           bool                      // a write of the journal is in progress
 
 	// redelivery ends when an input request needs another waiter. It is nil until a waiter uses it.
 	redelivery *lazyctx.Cancellable
@@ -265,58 +265,60 @@ func (run *Run) ID() string { return run.id }
 // Work that blocks keeps its stack, so runWork has a small frame: what follows the work is in
 // functions of its own.
 func (m *Manager) runWork(run *Run, work Work, t *ticket) {
-	end := workEnd{}
+	var end *workEnd // nil while the work runs
 	defer func() {
-		if !end.over { // the work has called runtime.Goexit
-			if work = m.afterWork(run, work, nil, boundary.ErrGoexit, &end); !end.over {
+		if end == nil { // the work has called runtime.Goexit
+			if work, end = m.afterWork(run, work, nil, boundary.ErrGoexit); end == nil {
 				go m.runWork(run, work, t) // ends with the work
 				return
 			}
 		}
 		t.release()
 		if work != nil {
-			m.workReturned(run, &end)
+			m.workReturned(run, end)
 		}
 	}()
-	for !end.over {
+	for end == nil {
 		result, failure := callWork(run.ctx.Load(), run, work)
-		work = m.afterWork(run, work, result, failure, &end)
+		work, end = m.afterWork(run, work, result, failure)
 	}
 }
 
 // workEnd is how the work of a task ends.
 type workEnd struct {
-	over  bool // the work runs no longer
 	state finalState
 	err   error
 }
 
 // afterWork decides what follows after work has returned a result or a failure. It returns the work
-// that runs next or, with over set, nil if the task is parked or runs again elsewhere.
-func (m *Manager) afterWork(run *Run, work Work, result codec.Encoder, failure error, end *workEnd) Work {
+// that runs next, or how the work ends. With an end, the work is nil if the task is parked or runs
+// again elsewhere.
+func (m *Manager) afterWork(run *Run, work Work, result codec.Encoder, failure error) (Work, *workEnd) {
 	w := run.waits.Load()
 	w.stop()
 	if cause := run.ending(); run.Undoes() && (cause == ErrCancelled || cause == ErrExpired) {
 		boundary.Report(m.cfg.Logger, "work panicked", failure, "task", run.id)
-		end.over = true
 		m.runAgain(run)
-		return nil
+		return nil, new(workEnd)
 	}
 	if a := w.awaited(); a.any() && (errors.Is(failure, ErrParked) || failure == boundary.ErrGoexit) {
-		work = m.park(run)
-		end.over = work == nil
-		return work
+		return next(m.park(run))
 	}
 	lazyctx.GrowStack() // not earlier, because work that blocks for days often needs less stack
-	end.state, end.err = finalStateOf(run, result, failure), failure
-	if run.Undoes() && !run.interrupted(failure) && m.mustUndo(run, end.state) {
+	state := finalStateOf(run, result, failure)
+	if run.Undoes() && !run.interrupted(failure) && m.mustUndo(run, state) {
 		boundary.Report(m.cfg.Logger, "work panicked", failure, "task", run.id)
-		work = m.undoLater(run)
-		end.over = work == nil
-		return work
+		return next(m.undoLater(run))
 	}
-	end.over = true
-	return work
+	return work, &workEnd{state, failure}
+}
+
+// next returns work as the work that runs next. If it is nil, the work ends.
+func next(work Work) (Work, *workEnd) {
+	if work == nil {
+		return nil, new(workEnd)
+	}
+	return work, nil
 }
 
 // workReturned publishes the outcome of work that has ended.

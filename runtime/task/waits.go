@@ -26,9 +26,7 @@ type waits struct {
 	holds    int         // number of current holds
 	lastBusy time.Time   // latest begin or end of a wait or a hold
 	timer    *time.Timer // calls check; nil if not running
-	inputs   []uint64    // numbers of the input requests whose wait has ended with ErrParked
-	signals  []string    // names of the signals whose wait has ended with ErrParked
-	wake     time.Time   // earliest end of a sleep that has ended with ErrParked, or zero
+	parked   *awaited    // what the waits that have ended with ErrParked were for; nil if none has
 }
 
 // begin counts a wait.
@@ -119,43 +117,55 @@ func (w *waits) stop() {
 func (w *waits) addInput(number uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.inputs = append(w.inputs, number)
+	w.awaits().inputs = append(w.awaits().inputs, number)
 }
 
 // addSignals adds names of signals whose wait ends with ErrParked.
 func (w *waits) addSignals(names []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.signals = append(w.signals, names...)
+	w.awaits().signals = append(w.awaits().signals, names...)
 }
 
 // addSleep adds a sleep that ends with ErrParked.
 func (w *waits) addSleep(until time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.wake.IsZero() || until.Before(w.wake) {
-		w.wake = until
+	if a := w.awaits(); a.wake.IsZero() || until.Before(a.wake) {
+		a.wake = until
 	}
+}
+
+// awaits returns what the waits that have ended with ErrParked wait for. The caller holds mu.
+func (w *waits) awaits() *awaited {
+	if w.parked == nil {
+		w.parked = new(awaited)
+	}
+	return w.parked
 }
 
 // awaited is what the waits of a run that have ended with ErrParked wait for.
 type awaited struct {
 	inputs  []uint64  // numbers of input requests
-	signals []string  // names of signals, in ascending order, without duplicates
+	signals []string  // names of signals
 	wake    time.Time // earliest end of a sleep, or zero
 }
 
 // any reports whether there is something to wait for.
 func (a *awaited) any() bool { return len(a.inputs) > 0 || len(a.signals) > 0 || !a.wake.IsZero() }
 
-// awaited returns what the waits that have ended with ErrParked wait for.
+// awaited returns what the waits that have ended with ErrParked wait for. The names of signals are in
+// ascending order, without duplicates.
 func (w *waits) awaited() (a awaited) {
 	if w == nil {
 		return a
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return awaited{w.inputs, sortedSet(w.signals), w.wake}
+	if w.parked == nil {
+		return a
+	}
+	return awaited{w.parked.inputs, sortedSet(w.parked.signals), w.parked.wake}
 }
 
 // Sleep waits until a time and returns nil. Restartable work may be parked during the wait: Sleep

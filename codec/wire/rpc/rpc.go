@@ -76,7 +76,11 @@ func Serve[P any, D interface {
 	comparable
 	codec.Encoder
 }](ctx context.Context, params json.RawMessage, optional bool, handle func(context.Context, D) (R, error)) (codec.Encoder, error) {
-	return ServeFor(ctx, params, optional, read[P, D], handle)
+	v, err := decodeParams(params, optional, read[P, D]) // not through ServeFor, because handle may keep the stack for long
+	if err != nil {
+		return nil, err
+	}
+	return served(handle(ctx, v))
 }
 
 // ServeFor is like [Serve], but decodes the params by calling read.
@@ -88,7 +92,14 @@ func ServeFor[P any, R interface {
 	if err != nil {
 		return nil, err
 	}
-	result, err := handle(ctx, v)
+	return served(handle(ctx, v))
+}
+
+// served returns what handle has returned to [ServeFor].
+func served[R interface {
+	comparable
+	codec.Encoder
+}](result R, err error) (codec.Encoder, error) {
 	if err != nil {
 		return nil, err
 	}

@@ -218,8 +218,9 @@ func (s *Store) heldByOthers(members []*membership) (briefs []task.Record) {
 }
 
 // Wait implements [task.Store].
-func (s *Store) Wait(ctx context.Context, id string, revision uint64) (task.Record, error) {
-	return s.hub.Wait(ctx, id, revision, s.Get)
+func (s *Store) Wait(ctx context.Context, id string, revision uint64) (r task.Record, err error) {
+	err = s.hub.Wait(ctx, id, revision, s.Get, &r)
+	return r, err
 }
 
 // List implements [task.Store].

@@ -78,9 +78,9 @@ func (h *Hub) Close() {
 	}
 }
 
-// Wait returns the record of a task as soon as its revision is greater than the given one. It
+// Wait sets r to the record of a task as soon as its revision is greater than the given one. It
 // registers a waiter before it reads the record with get, so that it misses no change.
-func (h *Hub) Wait(ctx context.Context, id string, revision uint64, get func(context.Context, string) (task.Record, error)) (task.Record, error) {
+func (h *Hub) Wait(ctx context.Context, id string, revision uint64, get func(context.Context, string) (task.Record, error), r *task.Record) error {
 	var done1, done2 <-chan struct{}
 	if both, ok := ctx.(*lazyctx.Both); ok {
 		done1, done2 = both.Each()
@@ -90,30 +90,30 @@ func (h *Hub) Wait(ctx context.Context, id string, revision uint64, get func(con
 	for {
 		w, err := h.register(id)
 		if err != nil {
-			return task.Record{}, err
+			return err
 		}
-		r, err := get(ctx, id)
-		if err != nil || r.Revision > revision {
+		if *r, err = get(ctx, id); err != nil || r.Revision > revision {
 			h.unregister(id, w)
-			return r, err
+			return err
 		}
 		select {
 		case <-w.woken:
 			published, err := w.record, w.err
 			h.recycle(w)
 			if err != nil {
-				return task.Record{}, err
+				return err
 			}
 			// A store publishes after it writes, so the caller may have seen this revision.
 			if published != nil && published.Revision > revision {
-				return *published, nil
+				*r = *published
+				return nil
 			}
 		case <-done1:
 			h.unregister(id, w)
-			return task.Record{}, ctx.Err()
+			return ctx.Err()
 		case <-done2:
 			h.unregister(id, w)
-			return task.Record{}, ctx.Err()
+			return ctx.Err()
 		}
 	}
 }

@@ -64,7 +64,8 @@ func TestWaitersMissNoChange(t *testing.T) {
 		for range waiters {
 			group.Go(func() {
 				for seen := uint64(1); seen < last; {
-					r, err := s.hub.Wait(t.Context(), id, seen, s.get)
+					var r task.Record
+					err := s.hub.Wait(t.Context(), id, seen, s.get, &r)
 					if err != nil || r.ID != id || r.Revision <= seen {
 						t.Errorf("%s after revision %d: %+v, %v", id, seen, r, err)
 						return
@@ -81,7 +82,8 @@ func TestWaitersMissNoChange(t *testing.T) {
 					} else {
 						go cancel()
 					}
-					r, err := s.hub.Wait(both, id, last, s.get)
+					var r task.Record
+					err := s.hub.Wait(both, id, last, s.get, &r)
 					if err != context.Canceled {
 						t.Errorf("cancelled waiter: %+v, %v", r, err)
 					}
@@ -115,7 +117,7 @@ func TestAllWaitersAreWoken(t *testing.T) {
 				for _, after := range []time.Duration{hour, s1, s2, hour, s2, s1, hour, s2} {
 					ctx, leave := context.WithCancel(t.Context())
 					go func() {
-						if _, err := s.hub.Wait(ctx, "a", 1, s.get); ctx.Err() == nil {
+						if err := s.hub.Wait(ctx, "a", 1, s.get, new(task.Record)); ctx.Err() == nil {
 							woken <- err
 						}
 					}()

@@ -489,8 +489,9 @@ func (s *store) Get(ctx context.Context, id string) (r task.Record, err error) {
 }
 
 // Wait implements [task.Store].
-func (s *store) Wait(ctx context.Context, id string, revision uint64) (task.Record, error) {
-	return s.hub.Wait(ctx, id, revision, s.Get)
+func (s *store) Wait(ctx context.Context, id string, revision uint64) (r task.Record, err error) {
+	err = s.hub.Wait(ctx, id, revision, s.Get, &r)
+	return r, err
 }
 
 // List implements [task.Store].

@@ -272,7 +272,7 @@ func (s *store) published(r *stored) {
 func (s *store) dropped(id string) { s.hub.Remove(id) }
 
 // Wait implements [task.Store].
-func (s *store) Wait(ctx context.Context, id string, revision uint64) (task.Record, error) {
+func (s *store) Wait(ctx context.Context, id string, revision uint64) (r task.Record, err error) {
 	if err := s.begin(ctx); err != nil {
 		return task.Record{}, err
 	}
@@ -284,13 +284,14 @@ func (s *store) Wait(ctx context.Context, id string, revision uint64) (task.Reco
 		return task.Record{}, err
 	}
 	defer s.unwatch(hint)
-	return s.hub.Wait(ctx, id, revision, func(ctx context.Context, id string) (task.Record, error) {
+	err = s.hub.Wait(ctx, id, revision, func(ctx context.Context, id string) (task.Record, error) {
 		r, err := s.get(ctx, id)
 		if err != nil {
 			return task.Record{}, err
 		}
 		return r.record, nil
-	})
+	}, &r)
+	return r, err
 }
 
 // watch subscribes to the hints of a task. The server receives the subscription before later

@@ -42,23 +42,20 @@ type conn struct {
 }
 
 // Read returns the next message that was written to the other end.
-func (c *conn) Read() (transport.Message, error) {
-	m, err := c.in.Next()
-	return transport.Message{Text: m.Text}, err
-}
+func (c *conn) Read() (transport.Message, error) { return c.in.Next() }
 
 // Push implements [ability.Pusher]. As a rule, the goroutine that writes a message calls take.
 func (c *conn) Push(outer transport.Conn, take func(transport.Message, error)) bool {
 	if outer != transport.Conn(c) {
 		return false
 	}
-	c.in.Push(func(m transport.Message, err error) { take(transport.Message{Text: m.Text}, err) })
+	c.in.Push(take)
 	return true
 }
 
-// Write passes m to the other end.
+// Write passes the text of m to the other end.
 func (c *conn) Write(ctx context.Context, m transport.Message) error {
-	err := c.out.Put(ctx, m)
+	err := c.out.Put(ctx, transport.Message{Text: m.Text})
 	if err == io.EOF {
 		return transport.ErrClosed
 	}

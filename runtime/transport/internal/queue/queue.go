@@ -122,6 +122,19 @@ func (q *Queue) Moved() { q.moved.Add(1) }
 // Put adds m. It waits for room until ctx ends. It fails with [transport.ErrStalled] if no message
 // is taken or moved for too long, and with the error of Close after Close.
 func (q *Queue) Put(ctx context.Context, m transport.Message) error {
+	q.mu.Lock()
+	direct := q.err == nil && q.take != nil && !q.taking
+	q.taking = q.taking || direct
+	q.mu.Unlock()
+	if !direct {
+		return q.add(ctx, m)
+	}
+	q.takeOne(m)
+	return nil
+}
+
+// add is Put for a Queue that has no function of Push, or calls it already.
+func (q *Queue) add(ctx context.Context, m transport.Message) error {
 	size := len(m.Text) + overhead
 	wait := stall.Wait{Timeout: q.stall, Progress: &q.moved}
 	defer wait.Stop()
