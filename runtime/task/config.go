@@ -110,7 +110,7 @@ type Limits struct {
 	// Further tasks wait as with Running. A member that has died counts until its lease has
 	// ended; then the contexts of its work have ended, too. Tool must be fast. It is called
 	// concurrently.
-	Tool func(tool string) int
+	Tool func(tool string) int `json:"-"`
 	// Journal is the maximum size in bytes of the journal of a task: what its work has recorded,
 	// and its input requests with their answers. Entries count as the length of their texts plus
 	// about 100 bytes. Beyond it, [Run.Record] and [Run.Ask] fail with a [*JournalError]. The
