@@ -18,10 +18,12 @@ import (
 
 func main() {
 	s := server.New("trial", "1", &server.Config{
-		Capabilities: func(c *mcp.ServerCapabilities) { c.Weather = new(mcp.ServerCapabilitiesWeather) },
-		Methods: map[string]session.Handler{
-			mcp.MethodWeatherGet: func(context.Context, *session.Request) (codec.Encoder, error) {
-				return &mcp.GetWeatherResult{Report: "sunny"}, nil
+		Features: server.Features{
+			Capabilities: func(c *mcp.ServerCapabilities) { c.Weather = new(mcp.ServerCapabilitiesWeather) },
+			Methods: map[string]session.Handler{
+				mcp.MethodWeatherGet: func(context.Context, *session.Request) (codec.Encoder, error) {
+					return &mcp.GetWeatherResult{Report: "sunny"}, nil
+				},
 			},
 		},
 		Session: session.Config{Logger: slog.New(slog.DiscardHandler)},
