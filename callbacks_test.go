@@ -28,7 +28,7 @@ var unguarded = map[string]string{
 	"field task.Load":               "a Manager sets it; it only reads counters",
 	"field task.Message":            "a Manager sets it; the message is handled in another goroutine",
 	"field task.Offered":            "a Manager sets it; the offer is handled in another goroutine",
-	"field task.Queried":            "a Manager sets it, and calls Config.Queried inside of package boundary",
+	"field task.Queried":            "a Manager sets it, and calls Config.Hooks.Queried inside of package boundary",
 	"field task.Shared":             "a Manager sets it; it only wakes goroutines",
 	"param Push.take":               "a session or a wrapper of this repository passes it",
 	"param Subscribe.receive":       "a server passes it; it only queues notices",

@@ -174,7 +174,7 @@ func TestLimitsHoldInEveryFate(t *testing.T) {
 				t.Errorf("%d calls were served, want %d", served, want)
 			}
 		})
-		fated("MaxJournal", task.Config{Limits: task.Limits{Journal: 2000}}, func(t *testing.T, x *fatedServer) {
+		fated("Limits.Journal", task.Config{Limits: task.Limits{Journal: 2000}}, func(t *testing.T, x *fatedServer) {
 			x.call(0, 0)
 			x.settle()
 			_, id := x.tasks()

@@ -518,7 +518,7 @@ func TestStepTooLargeForJournalFailsTask(t *testing.T) {
 		d.restart()
 		id := d.call()
 		time.Sleep(time.Minute)
-		if got := d.result(id); !strings.Contains(got, "raise Config.MaxJournal") || large != 1 || small != 0 {
+		if got := d.result(id); !strings.Contains(got, "raise Config.Limits.Journal") || large != 1 || small != 0 {
 			t.Errorf("got %q after %d and %d runs of the steps", got, large, small)
 		}
 	})

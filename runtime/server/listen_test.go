@@ -221,7 +221,7 @@ func TestGoexitOfSubscribeFreesSubscription(t *testing.T) {
 	})
 }
 
-// Changes are merged while the client does not read, and during Config.Debounce.
+// Changes are merged while the client does not read, and during Config.Features.Debounce.
 func TestListenMergesChanges(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newServer(t, server.Config{Features: server.Features{Debounce: time.Second}})

@@ -76,7 +76,7 @@ func TestCapabilitiesPanicFailsServe(t *testing.T) {
 		}
 	}}})
 	_, serverConn := inmemory.Pair(inmemory.Options{})
-	if _, err := s.Serve(serverConn); err == nil || !strings.Contains(err.Error(), "Config.Capabilities") {
+	if _, err := s.Serve(serverConn); err == nil || !strings.Contains(err.Error(), "Config.Features.Capabilities") {
 		t.Errorf("got %v", err)
 	}
 	panics = false

@@ -86,8 +86,8 @@ func TestConcurrentRecordsShareWrites(t *testing.T) {
 // If entries that share a write exceed a limit together, those that fit are recorded.
 func TestConcurrentRecordsAreLimitedOneByOne(t *testing.T) {
 	for name, cfg := range map[string]task.Config{
-		"MaxJournal":   {Limits: task.Limits{Journal: 1100}},
-		"Limits.Bytes": {Limits: task.Limits{Bytes: 1700}},
+		"Limits.Journal": {Limits: task.Limits{Journal: 1100}},
+		"Limits.Bytes":   {Limits: task.Limits{Bytes: 1700}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

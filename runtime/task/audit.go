@@ -92,7 +92,7 @@ type audit struct {
 func (a *audit) emit(level slog.Level, e Event) {
 	if a.hook != nil {
 		if err := a.callHook(e); err != nil {
-			boundary.Report(a.log, "Config.Audit panicked", err, "task", e.Task)
+			boundary.Report(a.log, "Config.Hooks.Audit panicked", err, "task", e.Task)
 		}
 	}
 	ctx := context.Background()

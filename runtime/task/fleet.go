@@ -874,7 +874,7 @@ func (m *Manager) queried(request []byte) (response []byte) {
 		return nil
 	}
 	err := boundary.Run(func() error { response = m.cfg.Hooks.Queried(request); return nil })
-	boundary.Report(m.cfg.Logger, "Config.Queried panicked", err)
+	boundary.Report(m.cfg.Logger, "Config.Hooks.Queried panicked", err)
 	return response
 }
 

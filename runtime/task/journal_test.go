@@ -155,10 +155,10 @@ func TestJournalIsLimited(t *testing.T) {
 		cfg  task.Config
 		fits int // number of steps of 1,000 bytes
 	}{
-		"default":      {task.Config{}, 949},
-		"MaxJournal":   {task.Config{Limits: task.Limits{Journal: 5000}}, 4},
-		"Limits.Bytes": {task.Config{Limits: task.Limits{Bytes: 5000}}, 4},
-		"none":         {task.Config{Limits: task.Limits{Journal: -1}}, 2000},
+		"default":        {task.Config{}, 949},
+		"Limits.Journal": {task.Config{Limits: task.Limits{Journal: 5000}}, 4},
+		"Limits.Bytes":   {task.Config{Limits: task.Limits{Bytes: 5000}}, 4},
+		"none":           {task.Config{Limits: task.Limits{Journal: -1}}, 2000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.cfg.Updates.Quiet = true
@@ -188,7 +188,7 @@ func TestJournalIsLimited(t *testing.T) {
 					}
 				case out.Error == nil:
 					t.Error("no error")
-				case name != "Limits.Bytes" && !strings.Contains(out.Error.Message, "raise Config.MaxJournal"):
+				case name != "Limits.Bytes" && !strings.Contains(out.Error.Message, "raise Config.Limits.Journal"):
 					t.Errorf("error %q", out.Error.Message)
 				}
 			})
@@ -204,7 +204,7 @@ func TestAnswerTooLargeForJournalIsError(t *testing.T) {
 				t.Errorf("large input request: %v", err)
 			}
 			_, err := ask(ctx, run, "k")
-			if e, ok := errors.AsType[*jsonrpc.Error](err); !ok || !strings.Contains(e.Message, "MaxJournal") {
+			if e, ok := errors.AsType[*jsonrpc.Error](err); !ok || !strings.Contains(e.Message, "Config.Limits.Journal") {
 				t.Errorf("large answer: %v", err)
 			}
 			return raw(`{}`), nil

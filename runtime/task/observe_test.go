@@ -104,7 +104,7 @@ func TestPanicsAndObservers(t *testing.T) {
 			t.Fatal(err, out.Error)
 		}
 		synctest.Wait()
-		if n := strings.Count(log.String(), "Config.Observer panicked"); n != 4 { // Trace, Run and two waits
+		if n := strings.Count(log.String(), "Config.Hooks.Observer panicked"); n != 4 { // Trace, Run and two waits
 			t.Errorf("%d panics logged, want 4:\n%s", n, log.String())
 		}
 		o.panics, o.got = false, nil

@@ -240,7 +240,7 @@ func (m *Manager) recoveredWork(r Record) (work Work) {
 		}
 		return nil
 	})
-	if boundary.Report(m.cfg.Logger, "Config.Recover panicked", err, "task", r.ID) {
+	if boundary.Report(m.cfg.Logger, "Config.Recovery.Recover panicked", err, "task", r.ID) {
 		return failing("the receiver can no longer run the task")
 	}
 	return work

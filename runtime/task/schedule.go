@@ -174,7 +174,7 @@ func (m *Manager) toolLimit(tool string) (limit int) {
 	}
 	err := boundary.Run(func() error { limit = m.cfg.Limits.Tool(tool); return nil })
 	if err != nil { // outside of this branch the argument would cost an allocation
-		boundary.Report(m.cfg.Logger, "Config.ToolLimit panicked", err, "tool", tool)
+		boundary.Report(m.cfg.Logger, "Config.Limits.Tool panicked", err, "tool", tool)
 	}
 	return max(limit, 0)
 }

@@ -87,7 +87,7 @@ func explainTasks(err error, server string) error {
 	case !isURL(server):
 		return fmt.Errorf("%w; if the server has reported that another process uses its store, end that process, such as the host that has started it, and repeat the command", err)
 	case missing != nil && missing.Capability == "tasks.list":
-		return fmt.Errorf("%w; a server over HTTP lists tasks only if its clients have principals, see HandlerOptions.Principal", err)
+		return fmt.Errorf("%w; a server over HTTP lists tasks only if its clients have principals, see HandlerOptions.Access.Principal", err)
 	}
 	return err
 }

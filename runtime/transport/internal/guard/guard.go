@@ -65,7 +65,7 @@ const hostInterval = time.Minute
 func (g *Guard) logHost(r *http.Request) {
 	now, last := time.Now().UnixNano(), g.hostLogged.Load()
 	if g.Logger != nil && (last == 0 || now-last >= int64(hostInterval)) && g.hostLogged.CompareAndSwap(last, now) {
-		g.Logger.Warn("host not allowed; list the names of the server in HandlerOptions.Hosts", "host", printable(r.Host), "remote", r.RemoteAddr)
+		g.Logger.Warn("host not allowed; list the names of the server in the Hosts of its HandlerOptions", "host", printable(r.Host), "remote", r.RemoteAddr)
 	}
 }
 
@@ -81,7 +81,7 @@ const maxHeader = 64 << 10
 func (g *Guard) Admit(w http.ResponseWriter, r *http.Request) (ctx context.Context, ok bool) {
 	if !g.allowsHost(r) {
 		g.logHost(r)
-		Refuse(w, http.StatusForbidden, jsonrpc.CodeInvalidRequest, "host not allowed: "+printable(r.Host)+"; the server can allow it with HandlerOptions.Hosts")
+		Refuse(w, http.StatusForbidden, jsonrpc.CodeInvalidRequest, "host not allowed: "+printable(r.Host)+"; the server can allow it with the Hosts of its HandlerOptions")
 		return nil, false
 	}
 	if origins := r.Header["Origin"]; len(origins) > 0 {

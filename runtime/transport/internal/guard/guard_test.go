@@ -381,7 +381,7 @@ func TestForeignHostsAreLogged(t *testing.T) {
 			time.Sleep(time.Second)
 			g.Admit(httptest.NewRecorder(), request(http.MethodPost, "192.0.2.7:8080", fmt.Sprintf("shop%d.example.com", i)))
 		}
-		if n := strings.Count(log.String(), "\n"); n != 2 || !strings.Contains(log.String(), "HandlerOptions.Hosts\" host=shop0.example.com") {
+		if n := strings.Count(log.String(), "\n"); n != 2 || !strings.Contains(log.String(), "the Hosts of its HandlerOptions\" host=shop0.example.com") {
 			t.Errorf("%d lines:\n%s", n, log.String())
 		}
 	})

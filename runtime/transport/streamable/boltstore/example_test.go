@@ -12,7 +12,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltstore"
 )
 
-// Events are still stored after a restart. Pass the store in HandlerOptions.Store.
+// Events are still stored after a restart. Pass the store in HandlerOptions.Sessions.Store.
 func ExampleOpen() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "events")
