@@ -15,8 +15,8 @@
 //
 // A loss that is intended has a line in accepted.md, new since BASE, that begins with "- " and the
 // name of the benchmark, followed by a colon and the reason. Benchmarks that BASE cannot build are
-// new, and not compared. Files of program/testdata/older take the place of those that an old commit
-// cannot build.
+// new, and not compared. Files in folders of program/testdata take the place of those that an old
+// commit cannot build.
 package main
 
 import (
@@ -26,6 +26,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -213,7 +214,7 @@ func build(ctx context.Context, root, tree, dir string) (path string, left []str
 		return "", nil, err
 	}
 	path = filepath.Join(dir, "program")
-	tried := make(map[string]bool)
+	tried := make(map[string]int) // by file, how many of the folders
 	for {
 		_, failure := output(ctx, dir, []string{"GOWORK=off"}, "go", "build", "-mod=mod", "-gcflags=-e", "-o", path, "./ratchet/program")
 		if failure == nil {
@@ -225,13 +226,14 @@ func build(ctx context.Context, root, tree, dir string) (path string, left []str
 		}
 		replaced := false
 		for _, name := range faulty {
-			older := filepath.Join(bench, "ratchet", "program", "testdata", "older", name)
-			if _, err := os.Stat(older); err != nil || tried[name] {
-				continue
-			}
-			tried[name], replaced = true, true
-			if err := copyFile(older, filepath.Join(dir, "ratchet", "program")); err != nil {
-				return "", nil, err
+			for found := false; !found && tried[name] < len(earlier); tried[name]++ {
+				older := filepath.Join(bench, "ratchet", "program", "testdata", earlier[tried[name]], name)
+				switch err := copyFile(older, filepath.Join(dir, "ratchet", "program")); {
+				case err == nil:
+					found, replaced = true, true
+				case !errors.Is(err, fs.ErrNotExist):
+					return "", nil, err
+				}
 			}
 		}
 		if replaced { // the errors of the other files may be due to these
@@ -245,6 +247,10 @@ func build(ctx context.Context, root, tree, dir string) (path string, left []str
 		left = append(left, faulty...)
 	}
 }
+
+// earlier are the folders of program/testdata that hold files for an earlier API, the latest first:
+// configurations without groups of fields, and servers without [server.Server.ServeStdio].
+var earlier = []string{"ungrouped", "older"}
 
 var faults = regexp.MustCompile(`(?m)^ratchet/program/(\w+\.go):\d+`)
 

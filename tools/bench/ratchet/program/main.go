@@ -5,8 +5,8 @@
 // without any, it runs all.
 //
 // Each file registers its own benchmarks, so that ratchet can leave out a file that an old commit
-// cannot build. The files of testdata/older take the place of those of the same name for commits
-// whose API differs.
+// cannot build. The files in the folders of testdata take the place of those of the same name for
+// commits whose API differs.
 package main
 
 import (
