@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/internal/sessiontest"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
@@ -89,6 +90,26 @@ func TestNotificationsOfModernClient(t *testing.T) {
 		want = []string{"notifications/initialized 2025-11-25 true", "custom/event 2025-11-25 true", "custom/event 2026-07-28 false"}
 		if diff := cmp.Diff(want, handled()); diff != "" {
 			t.Errorf("beside a session (-want +got):\n%s", diff)
+		}
+	})(t)
+}
+
+// A session handles a notification that a bridge has received without a session.
+func TestHandleTakesNotificationOfResponder(t *testing.T) {
+	bubble(func(t *testing.T) {
+		var got []string
+		c, _ := sessiontest.Pair(t, sessiontest.Side{Config: session.Config{Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
+			got = append(got, req.Method)
+			return nil, nil
+		}}}, sessiontest.Side{})
+		responder := session.NewResponder(&session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			return c.Handle(ctx, req.Clone())
+		}})
+		defer responder.Close()
+		_, p := serve(t, &session.Config{Responder: responder})
+		p.talk(`> {"jsonrpc":"2.0","method":"custom/event","params":{` + modernMeta + `}}`)
+		if diff := cmp.Diff([]string{"custom/event"}, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})(t)
 }

@@ -463,7 +463,7 @@ func (s *Session) notify(n notice) {
 	}
 	ctx := &requestContext{lazyctx.Values{Context: s.life.ctx, Other: n.values}, req}
 	of, err := &s.side, error(nil)
-	if r := s.cfg.Responder; req.state != nil {
+	if r := s.cfg.Responder; req.Session == nil {
 		version, fault := r.versionIn(req, nil)
 		of, err = &r.side, r.check(req, version, fault)
 	}
