@@ -152,10 +152,8 @@ func (r *Request) Progress() *Reporter {
 	if st == nil {
 		return nil
 	}
-	return st.Progress(func(over bool) engine.Progress {
-		reporter := newReporter(requestor{r}, &st.side.cfg, st.ctx, r.ProgressToken())
-		reporter.over = over
-		return progress{reporter}
+	return st.Progress(func() engine.Progress {
+		return progress{newReporter(requestor{r}, &st.side.cfg, st.ctx, r.ProgressToken())}
 	}).(progress).Reporter
 }
 
@@ -177,9 +175,9 @@ func (r *Request) exchange() *serving {
 	return r.state
 }
 
-// EndOnShutdown makes [Session.Shutdown] end the context of the request at once. Its cause is a
-// [*jsonrpc.Error] with [CodeClosing], which the peer gets if the handler returns the error of the
-// context or its cause. While the handler waits for the answer to a request to the peer, the context
+// EndOnShutdown makes [Session.Shutdown], or [Responder.Shutdown], end the context of the request at
+// once. Its cause is a [*jsonrpc.Error] with [CodeClosing], which the peer gets if the handler returns
+// the error of the context or its cause. While the handler waits for the answer to a request to the peer, the context
 // does not end. Use it for requests that only wait, and that the peer can send again without losing
 // anything.
 func (r *Request) EndOnShutdown() {
@@ -209,7 +207,7 @@ func (r *Request) Detach(params json.RawMessage) {
 func (r *Request) Outlive(ctx context.Context) context.Context {
 	if c, ok := ctx.(*requestContext); ok {
 		st := r.state
-		if r.state = nil; r.Session == nil { // the client has no other description
+		if r.state = nil; r.Session == nil { // Connection, Principal and Peer still need it
 			r.state = &serving{side: st.side, conn: st.conn}
 		}
 		return &requestContext{lazyctx.Values{Context: context.Background(), Other: c.Other}, r}

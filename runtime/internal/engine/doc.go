@@ -4,7 +4,7 @@
 // An [Exchange] is one of them, from its arrival until the transport has accepted its response. The
 // exchanges of a connection are in one [Set], and so are those of a server without sessions, which
 // arrive over many connections. The Set admits them within its limits, cancels them, and drains them
-// when its owner shuts down. A [Reply] takes the words about one exchange to the peer.
+// when its owner shuts down. A [Reply] sends the messages of one exchange to the peer.
 //
 // Package session makes exchanges from messages, runs their handlers, and decides what a Set must
 // not know: the handshake, capabilities, revisions.
@@ -18,6 +18,6 @@
 //     cancellation or the response.
 //  3. [Exchange.Finish] flushes its progress and sends the response. No notification of the exchange
 //     follows the response.
-//  4. What it holds is given back when the transport has accepted the response, and not before.
+//  4. What it holds counts until the transport has accepted the response.
 //     Otherwise a peer that sends requests and reads nothing could make the process grow.
 package engine

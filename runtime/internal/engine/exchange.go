@@ -9,7 +9,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 )
 
-// Reply is where the words about one exchange go. Its methods are safe for concurrent use.
+// Reply sends the messages of one exchange to the peer. Its methods are safe for concurrent use.
 type Reply interface {
 	// ID returns the id of the request, or the zero ID for a notification.
 	ID() jsonrpc.ID
@@ -69,13 +69,19 @@ func (x *Exchange) Notify(ctx context.Context, text []byte) error {
 	return x.Reply.Send(ctx, text)
 }
 
-// Progress returns what reports the progress of the exchange, and calls begin to make it. begin gets
-// true if the exchange has ended.
-func (x *Exchange) Progress(begin func(over bool) Progress) Progress {
+// Progress returns what reports the progress of the exchange, and calls begin to make it. It does not
+// hold the lock of the Set meanwhile, because begin may decode a large message.
+func (x *Exchange) Progress(begin func() Progress) Progress {
+	if p := x.reported(); p != nil {
+		return p
+	}
+	p := begin()
 	x.Set.mu.Lock()
 	defer x.Set.mu.Unlock()
 	if x.progress == nil {
-		x.progress = begin(x.over || x.ended.Load())
+		if x.progress = p; x.over || x.ended.Load() {
+			p.Silence()
+		}
 	}
 	return x.progress
 }
@@ -128,10 +134,10 @@ func (x *Exchange) Yield() {
 	x.Set.yield(x)
 }
 
-// BeginAsking says that the handler waits for the answer to a request to the peer.
+// BeginAsking records that the handler waits for the answer to a request to the peer.
 func (x *Exchange) BeginAsking() { x.asking.Add(1) }
 
-// EndAsking says that the handler no longer waits for the answer to a request to the peer.
+// EndAsking ends what BeginAsking has recorded.
 func (x *Exchange) EndAsking() {
 	if x.asking.Add(-1) > 0 || !x.yields.Load() {
 		return
@@ -160,5 +166,9 @@ func (x *Exchange) Finish(ctx context.Context, text []byte, failed *jsonrpc.Erro
 	return failed
 }
 
-// End takes a notification, whose handler has returned, out of its Set.
-func (x *Exchange) End() { x.Set.leave(x, true, 0) }
+// End takes a notification, whose handler has returned, out of its Set. Nothing is sent for it
+// afterwards.
+func (x *Exchange) End() {
+	silent, _, _ := x.Set.settle(x, 0)
+	x.Set.leave(x, silent, 0)
+}

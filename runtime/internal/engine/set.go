@@ -13,7 +13,7 @@ import (
 // Set holds the exchanges of one connection, or all that belong to none. Its exported fields must not
 // change once it is used. Its methods are safe for concurrent use.
 type Set struct {
-	// SharesIDs says that the exchanges are those of several peers, which may use the same ids.
+	// SharesIDs is true if the exchanges are those of several peers, which may use the same ids.
 	SharesIDs bool
 
 	// MaxRequests limits how many exchanges are in the Set, and how many answers are pending.

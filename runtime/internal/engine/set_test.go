@@ -184,7 +184,7 @@ func TestFirstOfCancellationAndAnswerWins(t *testing.T) {
 	s := engine.Set{Activity: new(engine.Activity)}
 	x, answered, kept := newExchange(1, 1), newExchange(2, 1), newExchange(3, 1)
 	enter(t, &s, x, answered, kept)
-	x.Progress(func(bool) engine.Progress { return reports{x} })
+	x.Progress(func() engine.Progress { return reports{x} })
 	if got := s.Cancel(x.id); got != &x.Exchange {
 		t.Fatal("the exchange was not found")
 	} else {
@@ -213,7 +213,7 @@ func TestNoNotificationFollowsAnswer(t *testing.T) {
 	s := engine.Set{Activity: new(engine.Activity)}
 	x := newExchange(1, 1)
 	enter(t, &s, x)
-	x.Progress(func(over bool) engine.Progress { return reports{x} })
+	x.Progress(func() engine.Progress { return reports{x} })
 	x.Notify(t.Context(), []byte("a"))
 	x.Finish(t.Context(), []byte("1"), nil)
 	x.Notify(t.Context(), []byte("b"))
@@ -283,7 +283,7 @@ func TestAbandonAnswersAll(t *testing.T) {
 	s := engine.Set{Activity: &a}
 	x := newExchange(1, 1)
 	enter(t, &s, x)
-	x.Progress(func(bool) engine.Progress { return reports{x} })
+	x.Progress(func() engine.Progress { return reports{x} })
 	s.Abandon(t.Context(), errors.New("the end"))
 	x.Notify(t.Context(), []byte("late"))
 	x.Finish(t.Context(), []byte("late"), nil)
@@ -293,14 +293,32 @@ func TestAbandonAnswersAll(t *testing.T) {
 	}
 }
 
-// Notifications have no answer, and leave nothing in the Set.
+// Progress of an exchange that has ended is not reported. It is made without the lock of the Set.
+func TestNoProgressAfterEnd(t *testing.T) {
+	s := engine.Set{Activity: new(engine.Activity)}
+	x := newExchange(1, 1)
+	enter(t, &s, x)
+	x.Finish(t.Context(), []byte("1"), nil)
+	x.Progress(func() engine.Progress {
+		s.Hold(0) // takes the lock
+		return reports{x}
+	})
+	x.expect(t, "answer 1", "silence")
+}
+
+// Notifications have no answer, and leave nothing in the Set. Nothing is sent for them after their
+// handler has returned.
 func TestNotificationsLeaveTheirSet(t *testing.T) {
 	var a engine.Activity
 	s := engine.Set{Activity: &a, SharesIDs: true, MaxRequests: 1}
 	for range 3 {
 		x := newExchange(0, 1)
 		enter(t, &s, x)
+		x.Notify(t.Context(), []byte("a"))
+		x.Progress(func() engine.Progress { return reports{x} })
 		x.End()
+		x.Notify(t.Context(), []byte("late"))
+		x.expect(t, "send a", "last report")
 	}
 	if !idle(&a) {
 		t.Error("notifications are counted after their handler has returned")
