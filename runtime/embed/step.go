@@ -76,7 +76,7 @@ type StepError = rerun.StepError
 // [task.Config].Recovery.ParkAfter is parked: Sleep returns an error, the handler returns it, and is called
 // again, from its top, when the sleep ends. From then on, no step, no sleep and no input request of
 // the run begins: they fail with the same error. A task that expires first never wakes: for sleeps
-// of more than an hour, set DefaultTTL and MaxTTL of [task.Config]. Names of sleeps follow the
+// of more than an hour, set Default and Max in [task.Config].TTL. Names of sleeps follow the
 // rules for names of steps.
 func Sleep(ctx context.Context, name string, f func() time.Time) error {
 	return run(ctx).Sleep(ctx, name, f)

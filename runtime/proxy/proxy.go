@@ -64,7 +64,7 @@
 //     session, and the responses in further rounds.
 //   - From an upstream with sessions to a client without: the request to the upstream stays open
 //     between the rounds, and the upstream runs the tool once. The call waits for input for the
-//     InputTimeout of [server.Config], in at most MaxRounds rounds; a client can have 100 waiting
+//     InputTimeout in [server.Limits], in at most Rounds rounds; a client can have 100 waiting
 //     calls. Only the process that holds the call can serve the next round, for a client with the
 //     same principal, info and capabilities, and with the same params. A load balancer must
 //     therefore send the requests of a client to one process. Another process, or the same after
@@ -275,8 +275,8 @@ type Config struct {
 	// left. The default is 10 seconds.
 	ConnectTimeout time.Duration
 	// Server configures the server for the clients. It may have features of its own: those of
-	// upstreams take precedence, and come first in lists. Its Visible, its middleware, its CallRate
-	// and its limits of resources apply to its own features only. All requests pass through the
+	// upstreams take precedence, and come first in lists. Its Features.Visible, its Middleware,
+	// its Limits.Calls and its limits of resources apply to its own features only. All requests pass through the
 	// middleware in Session.Receiving, which may reject those for features of upstreams. Its
 	// StateKeys also protect the ids of tasks and the requestState of upstreams; a key in its
 	// store of tasks does not.

@@ -55,7 +55,7 @@
 // [*InputRequiredError], which the handler returns, and later runs get the response at once. [Step]
 // runs a function once in all rounds. [Call.RunAll] makes several input requests in one round, at
 // most 64. What a call knows so far passes through the client in sealed form; see
-// [Config].StateKeys.
+// [Shared.StateKeys].
 //
 // # Requests without a session
 //

@@ -151,7 +151,7 @@ func (h *handler) beginListening(ctx context.Context, params *mcp.SubscriptionsL
 	return l, nil
 }
 
-// subscribeTo sets the lists and resources whose changes l reports, and calls [Config].Subscribe.
+// subscribeTo sets the lists and resources whose changes l reports, and calls [Hooks.Subscribe].
 // It returns the part of the filter that the server honors.
 func (h *handler) subscribeTo(ctx context.Context, l *listener, wanted *mcp.SubscriptionFilter, uris []string) (mcp.SubscriptionFilter, error) {
 	d, err := h.p.s.discovery()
@@ -174,7 +174,7 @@ func (h *handler) subscribeTo(ctx context.Context, l *listener, wanted *mcp.Subs
 	return filter, nil
 }
 
-// leave ends a subscription, and calls [Config].Unsubscribe.
+// leave ends a subscription, and calls [Hooks.Unsubscribe].
 func (h *handler) leave(ctx context.Context, l *listener) {
 	h.p.s.listeners.remove(l)
 	if l.tasks != nil {
@@ -259,7 +259,7 @@ func (l *listener) end(ctx context.Context) (*mcp.SubscriptionsListenResult, err
 }
 
 // silent is the Peer in the context of the author's functions for a subscription, such as
-// [Config].Subscribe. They must not send anything on its stream, so silent drops notifications and
+// [Hooks.Subscribe]. They must not send anything on its stream, so silent drops notifications and
 // progress.
 type silent struct{ noClient }
 

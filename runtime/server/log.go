@@ -43,7 +43,7 @@ func (h *handler) SetLevel(ctx context.Context, params *mcp.SetLevelRequestParam
 }
 
 // setLevel sets the client's level, and returns the previous one. The level "" means
-// [Config].LogLevel.
+// [Features.LogLevel].
 func (p *peer) setLevel(level mcp.LoggingLevel) (before mcp.LoggingLevel) {
 	n, ok := severity(level)
 	if !ok {

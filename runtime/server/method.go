@@ -101,7 +101,7 @@ func declaresExtension(c *mcp.ClientCapabilities, id string) bool {
 	return ok
 }
 
-// peerKey is the key of the peer in the context of a handler of [Config].Methods.
+// peerKey is the key of the peer in the context of a handler of [Features.Methods].
 type peerKey struct{}
 
 // checkLogLevel rejects a modern request with an unknown log level (MCP logging, "Error Handling").

@@ -465,7 +465,7 @@ func (h *handler) Unsubscribe(ctx context.Context, params *mcp.UnsubscribeReques
 	return new(mcp.Result), nil
 }
 
-// unsubscribe ends a subscription, if there is one, and calls [Config].Unsubscribe.
+// unsubscribe ends a subscription, if there is one, and calls [Hooks.Unsubscribe].
 func (h *handler) unsubscribe(ctx context.Context, uri string) {
 	if h.p.unsubscribe(uri) {
 		h.p.callUnsubscribe(ctx, newCall(ctx, h.p), uri)

@@ -124,7 +124,7 @@ func callArguments(params json.RawMessage) json.RawMessage {
 	return arguments
 }
 
-// allMethods stands for all methods in [Config].Scopes.
+// allMethods stands for all methods in [Features.Scopes].
 const allMethods = "*"
 
 // resourceScopes returns the scopes for a resource. Which feature serves it may depend on the
@@ -150,7 +150,7 @@ func (s *Server) resourceScopes(uri string) (scopes []string) {
 }
 
 // subscriptionScopes returns the scopes for subscriptions/listen with the given URIs. If there are
-// more than MaxSubscriptions allows, the request is rejected anyway, and the URIs are not looked
+// more than [Limits.Subscriptions] allows, the request is rejected anyway, and the URIs are not looked
 // up.
 func (s *Server) subscriptionScopes(uris []string) (scopes []string) {
 	if s.cfg.Features.Methods[mcp.MethodSubscriptionsListen] == nil && len(uris) >= s.cfg.Limits.Subscriptions {

@@ -49,7 +49,7 @@ type Server struct {
 	detached   *peer            // for calls that belong to no session, such as those of recovered tasks
 
 	keys  *stateKeys // for what passes through clients
-	forms sync.Map   // of the types of Elicit; a [reflect.Type] has a *typeForm
+	forms sync.Map   // of the types of Elicit; a [reflect.Type] has a [*schemas.Form]
 
 	clientTasks    *requestor.Tasks // tasks that clients run
 	taskMiddleware session.Config   // the middleware of clientTasks

@@ -16,7 +16,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// stateKeyID is the id of the record that holds the default of [Config].StateKeys. All servers that
+// stateKeyID is the id of the record that holds the default of [Shared.StateKeys]. All servers that
 // use the store, one after the other or at the same time, share the key. The record looks like a
 // task that has completed and never expires. Its owner is no principal, so no requestor finds it.
 const (

@@ -108,8 +108,8 @@ func IdempotencyKey(ctx context.Context) string { return rerun.IdempotencyKey(ct
 // In a task of a [Durable] tool, the wait survives a restart of the server. A handler that waits
 // longer than [task.Config].Recovery.ParkAfter is parked: Sleep returns an [*InputRequiredError], the
 // handler returns it, and the server calls the handler again, from its top, when the sleep ends. A
-// task that expires first never wakes: for sleeps of more than an hour, set DefaultTTL and MaxTTL
-// of [Config].Tasks. A plain call waits as long as its client does; in revisions without sessions,
+// task that expires first never wakes: for sleeps of more than an hour, set Default and Max in the
+// TTL of [Config].Tasks. A plain call waits as long as its client does; in revisions without sessions,
 // an input request of another branch ends the wait with an [*InputRequiredError], and the next
 // round waits for the rest. Names of sleeps follow the rules for names of steps.
 //

@@ -15,7 +15,7 @@ const (
 	KindPrompt   Kind = "prompt"
 )
 
-// Feature identifies a feature of a server, for [Config].Visible.
+// Feature identifies a feature of a server, for [Features.Visible].
 type Feature struct {
 	Kind Kind
 	Name string // of a tool or a prompt; the URI of a resource, or the URI template

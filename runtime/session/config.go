@@ -99,7 +99,7 @@ type Config struct {
 
 	// KeepAlive is the interval between pings to the peer. Each must be answered within KeepAlive.
 	// Zero means no pings. A client over Streamable HTTP is only pinged while it has a standing
-	// stream, which is optional: the IdleTimeout of the handler limits sessions without one. A
+	// stream, which is optional: Timeouts.Idle of the handler limits sessions without one. A
 	// client that sends modern requests to the Responder is only pinged if it opens a session. No
 	// ping makes a user log in.
 	KeepAlive time.Duration

@@ -136,8 +136,8 @@ type Recovery struct {
 	// again, from its start, when an answer or a signal is stored, or the time to wake or the
 	// deadline of a wait has come. A parked task takes no goroutine, in this process and after a
 	// restart. The time doubles, up to a day, each time that a task is parked while its work has
-	// more to do; see [Run.WakeAt]. The default is a minute; a negative value means that
-	// work is not parked. Without Recover, work is not parked either.
+	// more to do; see [Run.WakeAt]. The default is a minute; [Off] means that work is not parked. Without
+	// Recover, work is not parked either.
 	ParkAfter time.Duration
 	// ToolVersion returns the version of the work of a tool in this process; see [Request.Version].
 	// The work of a task that another process has created, but that has not begun, begins in this
@@ -154,8 +154,8 @@ type Recovery struct {
 	//
 	// The end of the lease of a member that joins again is no death, nor is the end of a process
 	// that calls Close. Parked work does not run. The count starts again when the work records an
-	// entry or an answer to [Run.Ask] is stored. The default is 1; a negative
-	// value means no maximum, and no trials.
+	// entry or an answer to [Run.Ask] is stored. The default is 1; [NoLimit] means no maximum, and no
+	// trials.
 	MaxReruns int
 }
 

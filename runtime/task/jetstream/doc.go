@@ -101,7 +101,7 @@
 //
 // # Fleet
 //
-// [Store.Join] makes a process a member of the fleet of the store; see [task.Store].Join. Members
+// Join of a [Store] makes a process a member of the fleet; see [task.Store].Join. Members
 // are in the stream TASKS-members, with these subjects:
 //
 //	TASKS.members.l.ID   the member, a message that expires with its lease

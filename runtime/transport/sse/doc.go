@@ -4,6 +4,6 @@
 //
 // [Dial] opens the client end, and [Handler] serves the server end. The stream cannot be resumed:
 // when it breaks, the server's connection ends, and the client opens a new session if it can; see
-// [Client]. To connect to servers of either HTTP transport, use streamable.Dial, which falls back
+// [Dial]. To connect to servers of either HTTP transport, use streamable.Dial, which falls back
 // to this package.
 package sse

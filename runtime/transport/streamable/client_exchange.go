@@ -110,7 +110,7 @@ func (x *exchange) taken(err error) bool {
 	return !httpcore.Unreached(err) && !httpcore.NotSent(err) && !httpcore.Rejected(err)
 }
 
-// replacedError is the error of a request that was sent, and not answered, before [Client.Reopen]
+// replacedError is the error of a request that was sent, and not answered, before [client.Reopen]
 // replaced the session of a server that did not respond.
 type replacedError struct{ *transport.SessionLostError }
 

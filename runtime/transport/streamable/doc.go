@@ -53,7 +53,7 @@
 // A POST that the holder may have received is never sent again: its connection is closed without a
 // response, so the client knows that the outcome is unknown.
 //
-// The processes have the same Auth or Principal, Origins and Hosts. A request is forwarded once. The
+// The processes have the same Auth and Access. A request is forwarded once. The
 // holder sees the address of the other process as that of the client; the header field
 // X-Forwarded-For is passed on. Client certificates are not passed on, so tokens that are bound to
 // one do not work. The limits of Limits.Sessions count per process.
@@ -82,7 +82,7 @@
 //
 // The answer is JSON. With the first notification of the handler, or after Streams.After, the response
 // becomes an event stream instead, which ends with the answer. Its events have no ids. If the client
-// disconnects, or accepts no data for StallTimeout, the context of the handler ends, and nothing
+// disconnects, or accepts no data for Timeouts.Stall, the context of the handler ends, and nothing
 // more is sent. A handler that sends a notification waits until it is written, so nothing is queued
 // for slow clients.
 //
@@ -90,8 +90,8 @@
 //
 // Requests have limits for each principal: how many are not answered, the bytes of those that are
 // being received or served, and the bytes of long answers that are not yet read ([HandlerOptions],
-// Limits.SessionsPerPrincipal and MaxMessage). Clients without a principal have these limits for each
-// network ([HandlerOptions], ClientAddress), so that one stranger cannot take all places. The number
+// Limits.SessionsPerPrincipal and Limits.Message). Clients without a principal have these limits for each
+// network ([Access.ClientAddress]), so that one stranger cannot take all places. The number
 // of modern requests is limited for all clients together, too, as that of sessions is (Limits.Sessions).
 //
 // Events pending for slow connections are limited per session and per principal, and connections
@@ -115,8 +115,8 @@
 // the rest. Without a session, to which clients could reconnect, all messages are sent with the
 // answer.
 //
-// A wrapper without Unwrap also hides the deadlines of the connection. Then StallTimeout and the
-// ReadTimeout of the Handler have no effect, and the WriteTimeout of the http.Server ends streams.
+// A wrapper without Unwrap also hides the deadlines of the connection. Then Timeouts.Stall and
+// Timeouts.Read of the Handler have no effect, and the WriteTimeout of the http.Server ends streams.
 //
 // # Access
 //

@@ -57,7 +57,7 @@ type SessionStore interface {
 
 	// Touch records that sessions are in use. A store that drops unused sessions counts their age
 	// from the last change or Touch. It ignores sessions that it does not have. The [Handler] calls
-	// it every quarter of an IdleTimeout, or every five minutes if that is shorter, and when it
+	// it every quarter of Timeouts.Idle, or every five minutes if that is shorter, and when it
 	// shuts down.
 	Touch(ctx context.Context, sessions []string) error
 

@@ -60,7 +60,7 @@ func (s *testServer) dialRaw() net.Conn {
 	return conn
 }
 
-// A client that sends its message slowly loses its connection after ReadTimeout.
+// A client that sends its message slowly loses its connection after Timeouts.Read.
 func TestSlowBodyTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serveTimed(t, streamable.HandlerOptions{Timeouts: streamable.Timeouts{Read: time.Second}}, &http.Server{})
@@ -124,7 +124,7 @@ func TestUnreadEndOfStreamClosesConnection(t *testing.T) {
 	})
 }
 
-// A client that does not read loses its connections FlushTimeout after the end of its session.
+// A client that does not read loses its connections Timeouts.Flush after the end of its session.
 func TestEndedSessionClosesConnections(t *testing.T) {
 	for _, exchange := range []struct {
 		name        string
@@ -174,7 +174,7 @@ func TestEndedSessionClosesConnections(t *testing.T) {
 	}
 }
 
-// Without sessions, a POST of a client that writes or reads slowly counts towards MaxSessions.
+// Without sessions, a POST of a client that writes or reads slowly counts towards Limits.Sessions.
 // Otherwise such clients could make the server hold any number of messages.
 func TestStatelessServerLimitsSlowClients(t *testing.T) {
 	body := call(1, "echo")

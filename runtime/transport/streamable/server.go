@@ -40,7 +40,7 @@ type HandlerOptions struct {
 	// the resource metadata: [auth.Protector.Handler] does. Nil admits all requests.
 	Auth *auth.Protector
 
-	// Access says who may send requests.
+	// Access decides which requests are accepted, in addition to Auth.
 	Access Access
 	// Sessions configures sessions and where they are stored.
 	Sessions Sessions
@@ -77,7 +77,7 @@ const (
 	Off     = boundary.None
 )
 
-// Access are the options of a [Handler] that say who may send requests, in addition to Auth.
+// Access are the options of a [Handler] that decide which requests it accepts, in addition to Auth.
 type Access struct {
 	// Origins are the origins of web pages that may use the server, such as
 	// "https://app.example.com", in addition to the server's own; "*" stands for all. Their
@@ -148,8 +148,8 @@ type Streams struct {
 	//
 	// An answer in JSON is lost if its connection breaks: the client does not know whether the
 	// request was served, and should not repeat it unless it is idempotent. An event stream is lost
-	// only until its first event has arrived, and that event does not wait for the answer. After
-	// Off therefore loses fewer answers, and costs more per request. Clients of
+	// only until its first event has arrived, and that event does not wait for the answer. With Off,
+	// fewer answers are lost, and a request costs more. Clients of
 	// revisions before 2025-11-25 receive no such event, and can resume only after they have
 	// received a message. A task exists even if the answer with its id is lost: the client finds it
 	// with tasks/list.
@@ -468,8 +468,8 @@ func (h *Handler) Drain() {
 // error, closes all sessions, and returns the cause of ctx. It does not wait for handlers of modern
 // requests that ignore the end of their context, nor, for longer than four times Timeouts.Flush, for a
 // Store or a Locator that does not return. Unlike Close, it does not interrupt writes to connections:
-// closing the http.Server does. If the owner of a connection is not a [ability.Owner], its Read
-// returns [io.EOF], and the owner decides when to close.
+// closing the http.Server does. If a connection belongs to no session.Session, its Read returns
+// [io.EOF], and its owner decides when to close.
 func (h *Handler) Shutdown(ctx context.Context) error {
 	h.Drain()
 	if h.forwarder != nil {
@@ -722,7 +722,7 @@ func (h *Handler) newSession(ctx context.Context, r *http.Request) (*serverConn,
 		return nil
 	})
 	if err != nil {
-		boundary.Report(h.o.Logger, "SessionID panicked", err)
+		boundary.Report(h.o.Logger, "Sessions.ID panicked", err)
 		return nil, errID
 	}
 	if id == "" || len(id) > maxID || strings.ContainsFunc(id, func(c rune) bool { return c < 0x21 || c > 0x7E }) {

@@ -37,7 +37,7 @@ func TestServerLimitsConnectionsOfAllSessions(t *testing.T) {
 		if got := s.status("POST", call(1, "echo"), s.sessionsOf("ben", 1)[0]...); got != http.StatusOK {
 			t.Errorf("another principal: %d", got)
 		}
-		time.Sleep(2 * time.Minute) // the connections are closed after StallTimeout
+		time.Sleep(2 * time.Minute) // the connections are closed after Timeouts.Stall
 		if got := s.status("POST", call(1, "echo"), headers[0]...); got != http.StatusOK {
 			t.Errorf("afterwards: %d", got)
 		}
@@ -90,7 +90,7 @@ func TestServerLimitsUnreadAnswersOfAllSessions(t *testing.T) {
 			if got := answer(3, longCall(3, "echo", 15<<10)); strings.Contains(got, dropped) {
 				t.Errorf("%s: another principal: %.200s", name, got)
 			}
-			time.Sleep(2 * time.Minute) // the connections are closed after StallTimeout
+			time.Sleep(2 * time.Minute) // the connections are closed after Timeouts.Stall
 			if got := answer(2, longCall(4, "echo", 15<<10)); strings.Contains(got, dropped) {
 				t.Errorf("%s: afterwards: %.200s", name, got)
 			}
@@ -99,7 +99,7 @@ func TestServerLimitsUnreadAnswersOfAllSessions(t *testing.T) {
 }
 
 // The messages of all sessions of a principal that are being received or served have four times
-// MaxMessage, apart from Limits.Initialize bytes of each. A request counts until it is answered, also
+// Limits.Message, apart from Limits.Initialize bytes of each. A request counts until it is answered, also
 // without a connection, or until its session ends.
 func TestServerLimitsRequestBytesOfAllSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -272,7 +272,7 @@ func TestServerLimitsUnreadAnswersToBatches(t *testing.T) {
 		if got := answer("ben"); strings.Contains(got, dropped) {
 			t.Errorf("another principal: %.200s", got)
 		}
-		time.Sleep(2 * time.Minute) // the connections are closed after StallTimeout
+		time.Sleep(2 * time.Minute) // the connections are closed after Timeouts.Stall
 		if got := answer("ann"); strings.Contains(got, dropped) {
 			t.Errorf("afterwards: %.200s", got)
 		}

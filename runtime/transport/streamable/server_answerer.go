@@ -35,7 +35,7 @@ type answerer struct {
 	previous, next *answerer // in the list of the Handler, guarded by its mu
 	listed         bool
 
-	// writing holds an item while a goroutine writes, which may take StallTimeout. It guards the
+	// writing holds an item while a goroutine writes, which may take Timeouts.Stall. It guards the
 	// following fields.
 	writing chan struct{}
 	state   answerState
@@ -105,7 +105,7 @@ func (a *answerer) end() {
 	}
 }
 
-// Send implements [transport.Response]. It waits while the client accepts no data, for StallTimeout
+// Send implements [transport.Response]. It waits while the client accepts no data, for Timeouts.Stall
 // at most. The response to a notification has no room for others.
 func (a *answerer) Send(text []byte) error {
 	if a.id.IsZero() {
@@ -287,7 +287,7 @@ func (a *answerer) abort(failed *jsonrpc.Error) {
 // closed. Otherwise a long answer may still be on its way over a slow connection.
 func (a *answerer) close() {
 	done := make(chan struct{})
-	go func() { // ends when the client has accepted the answer, or after StallTimeout
+	go func() { // ends when the client has accepted the answer, or after Timeouts.Stall
 		defer close(done)
 		err := boundary.Run(func() error {
 			a.abort(&jsonrpc.Error{Code: modern.CodeClosing, Message: errDraining.Error()})

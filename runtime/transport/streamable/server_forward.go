@@ -227,7 +227,7 @@ func (f *forwarder) check(holder Holder, x *followed) {
 	x.end()
 }
 
-// forwardBody is the body of a forwarded request. It must arrive within ReadTimeout, as at the
+// forwardBody is the body of a forwarded request. It must arrive within Timeouts.Read, as at the
 // process that serves it.
 type forwardBody struct {
 	body   io.Reader

@@ -500,7 +500,7 @@ func TestCloseWithStalledForward(t *testing.T) {
 	})
 }
 
-// The body of a forwarded request must arrive within ReadTimeout. Then the connection is closed.
+// The body of a forwarded request must arrive within Timeouts.Read. Then the connection is closed.
 func TestForwardOfSlowBody(t *testing.T) {
 	inFleet(t, streamable.HandlerOptions{Timeouts: streamable.Timeouts{Read: 10 * time.Second}}, func(t *testing.T, f *fleet, a, b *testServer) {
 		id := a.openSession(initialize)

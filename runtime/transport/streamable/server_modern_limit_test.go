@@ -70,7 +70,7 @@ func TestServerLimitsModernRequests(t *testing.T) {
 	})
 }
 
-// A modern message may have MaxMessage bytes. Without the header of a modern revision or of a
+// A modern message may have Limits.Message bytes. Without the header of a modern revision or of a
 // session, the limit is Limits.Initialize.
 func TestSizeOfModernMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestSizeOfModernMessages(t *testing.T) {
 	})
 }
 
-// The messages of a principal that are being received or served have four times MaxMessage, apart
+// The messages of a principal that are being received or served have four times Limits.Message, apart
 // from Limits.Initialize bytes of each. Other principals are not affected.
 func TestServerLimitsBodiesOfModernRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -229,7 +229,7 @@ func TestServerLimitsUnreadModernAnswers(t *testing.T) {
 		if status, text := get("ben", "custom/long"); status != 200 || !strings.Contains(text, `"result"`) {
 			t.Errorf("another principal: %d %s", status, text)
 		}
-		time.Sleep(2 * time.Minute) // the connections are closed after StallTimeout
+		time.Sleep(2 * time.Minute) // the connections are closed after Timeouts.Stall
 		if status, text := get("ann", "custom/long"); status != 200 || !strings.Contains(text, `"result"`) {
 			t.Errorf("afterwards: %d %s", status, text)
 		}

@@ -179,7 +179,7 @@ func TestDisconnectCancelsModernRequest(t *testing.T) {
 }
 
 // A client that does not read blocks only its own request, whose notifications fail after
-// StallTimeout. The request is then cancelled.
+// Timeouts.Stall. The request is then cancelled.
 func TestStalledModernStream(t *testing.T) {
 	for name, read := range map[string]bool{"sends": true, "waits": false} {
 		t.Run(name, func(t *testing.T) {

@@ -401,7 +401,7 @@ func TestServerLimitsSizeOfInitialize(t *testing.T) {
 	})
 }
 
-// Incomplete messages hold at most Limits.Initialize without a session, and four times MaxMessage
+// Incomplete messages hold at most Limits.Initialize without a session, and four times Limits.Message
 // within a session, apart from Limits.Initialize bytes of each.
 func TestServerLimitsIncompleteMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -458,7 +458,7 @@ func TestServerLimitsIncompleteMessages(t *testing.T) {
 	})
 }
 
-// An open function or SessionID that panics fails its request and leaves nothing behind.
+// An open function or a Sessions.ID that panics fails its request and leaves nothing behind.
 func TestServerSurvivesPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		panics := true

@@ -181,7 +181,7 @@ func (c *call) awaitTool(ctx context.Context, to *Call, name string, result json
 	}
 }
 
-// invalid returns the error of the call after [rerun.Run.End] has failed with fault. It logs a
+// invalid returns the error of the call after [rerun.Log.End] has failed with fault. It logs a
 // fault of the handler.
 func (c *call) invalid(name string, fault error) error {
 	if !rerun.Invalid(fault) || c.ctx.Err() != nil {

@@ -72,7 +72,7 @@ type seenLease struct {
 	since time.Time // when it was read first
 }
 
-// maxSeen limits the number of processes in Locator.seen.
+// maxSeen limits the number of processes in locator.seen.
 const maxSeen = 1000
 
 var _ streamable.Locator = (*locator)(nil)
