@@ -77,7 +77,7 @@ func New(o embed.Options, b Backend) (*Engine, error) {
 		return nil, errors.New("embed: Options.Tasks has no Store")
 	}
 	if o.Tasks.Recovery.Recover != nil {
-		return nil, errors.New("embed: Options.Tasks.Recover is set: the embedding runs recovered tasks itself")
+		return nil, errors.New("embed: Options.Tasks.Recovery.Recover is set: the embedding runs recovered tasks itself")
 	}
 	e := &Engine{backend: b, list: o.List, config: o.Tasks, principal: o.Principal, tools: make(map[string]*embed.Tool, len(o.Tools))}
 	e.unlisted.names = make(map[string]bool, len(o.Tools))
