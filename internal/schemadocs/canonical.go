@@ -56,7 +56,7 @@ func strip(v any, pointer string) *Error {
 		kind := kindOf(keyword)
 		switch kind {
 		case unknown:
-			return &Error{Pointer: at, Err: fmt.Errorf("unknown keyword %q: say in schema/keywords.go what it is", keyword)}
+			return &Error{Pointer: at, Err: fmt.Errorf("unknown keyword %q: say in internal/schemadocs/keywords.go what it is", keyword)}
 		case prose:
 			delete(s, keyword)
 			continue

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { embedtest.Main(m, own) }
 
 // TestOwnServerIsKilled kills a server: a few times by default, and a thousand times with
 //
-//	go test ./internal/embedtest -run Killed -kills 1000
+//	go test ./runtime/embed/internal/embedtest -run Killed -kills 1000
 var kills = flag.Int("kills", 0, "how often TestOwnServerIsKilled kills a process; 0 means a few times")
 
 func TestOwnServerIsKilled(t *testing.T) { embedtest.Killed(t, own, embedtest.Options{Kills: *kills}) }
