@@ -1080,7 +1080,7 @@ func TestPanicOfStepHappensOnce(t *testing.T) {
 	})
 }
 
-// A call whose result cannot be sent fails, and is undone, whoever returns the result.
+// A call whose result cannot be sent fails, and is undone: that of a tool, a prompt or a resource.
 func TestCallWhoseResultCannotBeSentIsUndone(t *testing.T) {
 	meta := new(mcp.ResultMetaObject)
 	meta.Extra.Set("no key", json.RawMessage(`1`))

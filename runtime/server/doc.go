@@ -135,12 +135,12 @@
 //
 // # Middleware
 //
-// [Middleware] wraps the calls of tools, the requests for prompts and the reading of resources:
-// those of the whole server, or of one feature.
+// [FeatureMiddleware] wraps the calls of tools, the requests for prompts and the reading of resources:
+// those of the whole server, see [Middleware], or of one feature.
 //
 // # Sessions
 //
-// [Config] has functions that are called when sessions open and close, and when their clients are
+// [Hooks] are functions that are called when sessions open and close, and when their clients are
 // initialized or have changed their roots. [Server.Logger] and [Server.SessionLogger] send log
 // messages to clients outside of calls.
 //
