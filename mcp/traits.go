@@ -13,8 +13,8 @@ type Traits struct {
 	// is in the result of a request, which the client sends again with the responses (MCP multi
 	// round-trip requests).
 	InputInResults bool
-	// Listens is true if one request of the client, subscriptions/listen, covers all notifications that
-	// belong to no other request (MCP subscriptions).
+	// Listens is true if one request of the client, subscriptions/listen, covers all notifications
+	// that belong to no other request (MCP subscriptions).
 	Listens bool
 	// TasksByServer is true if the server decides which calls become tasks, those of the Tasks
 	// extension. Otherwise the requestor asks for a task.
@@ -29,7 +29,8 @@ type Traits struct {
 	// ParamHeaders is true if the header of an HTTP request repeats arguments of tools (MCP Streamable
 	// HTTP, "Custom Headers from Tool Parameters").
 	ParamHeaders bool
-	// AnyOutput is true if the structured output of a tool is any JSON value. Otherwise it is an object.
+	// AnyOutput is true if the structured output of a tool is any JSON value. Otherwise it is an
+	// object.
 	AnyOutput bool
 	// OwnErrors is true if the revision reserves error codes from -32000 to -32099 for itself, and
 	// defines some, such as that of a missing capability (MCP basic, "Error Codes").

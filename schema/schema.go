@@ -1,8 +1,8 @@
 // Package schema holds the protocol's schemas, one folder per revision, and the
 // documentation of their definitions.
 //
-// A schema here is the published one without its prose: every name, type, required list,
-// const, enum, default and bound, in canonical form: with sorted keys, indented by two. The file docs.md
+// A schema here is the published one without its prose: every name, type, required list, const,
+// enum, default and bound, in canonical form: with sorted keys, indented by two. The file docs.md
 // documents the definitions and fields in our own sentences, once for all revisions. [ReadDocs]
 // reads it.
 //

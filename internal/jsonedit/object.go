@@ -1,4 +1,5 @@
-// Package jsonedit edits JSON objects without decoding their members, and writes pointers into them.
+// Package jsonedit edits JSON objects without decoding their members, and writes pointers into
+// them.
 package jsonedit
 
 import (

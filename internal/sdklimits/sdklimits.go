@@ -1,5 +1,5 @@
-// Package sdklimits lists what other SDKs make impossible for durable tasks inside their servers and
-// clients.
+// Package sdklimits lists what other SDKs make impossible for durable tasks inside their servers
+// and clients.
 package sdklimits
 
 // Limit is something that an SDK makes impossible.
@@ -7,8 +7,8 @@ type Limit struct {
 	ID  string // for example "G1"
 	SDK string // "go-sdk" or "mcp-go"
 
-	// Cases are the names of the cases of runtime/embed/internal/embedtest that fail for this reason. It is nil if no case shows the
-	// limit.
+	// Cases are the names of the cases of runtime/embed/internal/embedtest that fail for this
+	// reason. It is nil if no case shows the limit.
 	Cases []string
 	// Transport is "memory", "stdio" or "http", and Era "session" or "modern"; "" means all.
 	Transport, Era string

@@ -698,9 +698,9 @@ func (k kinds) String() string {
 	return ""
 }
 
-// decimal returns a number without the zeros at its ends: it is digits, an integer, times ten to the
-// power of exponent. Equal numbers have the same form. Unlike a fraction, it is not longer than the
-// text of the number. The digits of zero are "".
+// decimal returns a number without the zeros at its ends: it is digits, an integer, times ten to
+// the power of exponent. Equal numbers have the same form. Unlike a fraction, it is not longer than
+// the text of the number. The digits of zero are "".
 func decimal(n json.Number) (digits string, exponent int, negative bool) {
 	digits, negative = strings.CutPrefix(string(n), "-")
 	if i := strings.IndexAny(digits, "eE"); i >= 0 {

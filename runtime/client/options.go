@@ -40,8 +40,7 @@ type Options struct {
 
 	// MaxToolRounds limits the messages with tool uses in a conversation that the server asks the
 	// model to continue. It ends loops of a model and its tools: requests at the limit are rejected
-	// with [session.CodeOverloaded]. The default is 50; a negative value means
-	// no limit.
+	// with [session.CodeOverloaded]. The default is 50; a negative value means no limit.
 	MaxToolRounds int
 
 	// Roots are the parts of the file system that the server may see. Nil means that the server

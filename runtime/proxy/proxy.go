@@ -30,9 +30,10 @@
 // taken sees the other upstreams only, until there is room again.
 //
 // Over HTTP without sessions ([streamable.HandlerOptions].Stateless), the proxy connects for each
-// request of a revision with sessions. Do not set [streamable.HandlerOptions].Sessions.Store: a session that is restored after a
-// restart of the proxy has lost its subscriptions, its log level and its list of tasks. Without a
-// store, clients open new sessions and send their subscriptions and log levels again.
+// request of a revision with sessions. Do not set [streamable.HandlerOptions].Sessions.Store: a
+// session that is restored after a restart of the proxy has lost its subscriptions, its log level
+// and its list of tasks. Without a store, clients open new sessions and send their subscriptions
+// and log levels again.
 //
 // # Revisions
 //
@@ -41,18 +42,19 @@
 //
 // Modern requests, those of revisions without sessions, share connections: over standard input and
 // output, those of one client; over HTTP, those of one principal whose clients have the same info
-// and capabilities, and without a principal those of one network. Over HTTP, the connections are closed five minutes after the last request. A
-// principal can have requests with 32 different infos and capabilities at the same time, and all
-// principals together with 1,000: the proxy rejects further ones with status 503. Without
-// [streamable.HandlerOptions].Access.Principal, all clients over HTTP are one principal: an upstream with
-// sessions must not keep anything in a session that they may not share. Each network of these
-// clients has its own limits, as in the [streamable.Handler], and its own connections, so that
-// strangers do not use up what others need. A call of such a client
-// whose messages could reach the wrong client has a connection of its own: the client wants log
-// messages, or can be asked for input and the upstream has sessions. If the upstream is a child
-// process, that starts one for each such call, up to a quarter of MaxPerPrincipal at once. Further
-// calls are rejected with [session.CodeOverloaded], unless one of these calls has waited for input
-// for more than a minute: it ends in favor of the new call. Set a Principal where that is too slow.
+// and capabilities, and without a principal those of one network. Over HTTP, the connections are
+// closed five minutes after the last request. A principal can have requests with 32 different infos
+// and capabilities at the same time, and all principals together with 1,000: the proxy rejects
+// further ones with status 503. Without [streamable.HandlerOptions].Access.Principal, all clients
+// over HTTP are one principal: an upstream with sessions must not keep anything in a session that
+// they may not share. Each network of these clients has its own limits, as in the
+// [streamable.Handler], and its own connections, so that strangers do not use up what others need.
+// A call of such a client whose messages could reach the wrong client has a connection of its own:
+// the client wants log messages, or can be asked for input and the upstream has sessions. If the
+// upstream is a child process, that starts one for each such call, up to a quarter of
+// MaxPerPrincipal at once. Further calls are rejected with [session.CodeOverloaded], unless one of
+// these calls has waited for input for more than a minute: it ends in favor of the new call. Set a
+// Principal where that is too slow.
 //
 // Input requests pass in all combinations:
 //
@@ -112,8 +114,7 @@
 //     that is outdated. Log messages for a modern request are dropped while its client has not read
 //     1,000 of them, or 4 MiB.
 //   - An upstream serves at most 1,024 calls of a client at once, may have 256 input requests (see
-//     MaxRequests of its Session)
-//     without a response, and make 60 per minute to the session of a
+//     MaxRequests of its Session) without a response, and make 60 per minute to the session of a
 //     client, see InputRequestsPerMinute. Others are rejected with [session.CodeOverloaded].
 //
 // For each client, the connection to an upstream is in one of these states, as in a circuit
@@ -222,8 +223,7 @@ type Upstream struct {
 	Connect func(ctx context.Context) (transport.Conn, error)
 	// Session configures the sessions with the upstream. The proxy sets Handler and Reopened. If
 	// Revisions is nil, the proxy requests the revision of the client, and speaks any other
-	// revision that the upstream supports. The default of MaxRequests is
-	// 256.
+	// revision that the upstream supports. The default of MaxRequests is 256.
 	Session session.Config
 	// MaxConnections limits the connections to the upstream, of all clients together, which are
 	// processes for a [Command]. Principals share them, see "Connections" in the package
@@ -275,11 +275,11 @@ type Config struct {
 	// left. The default is 10 seconds.
 	ConnectTimeout time.Duration
 	// Server configures the server for the clients. It may have features of its own: those of
-	// upstreams take precedence, and come first in lists. Its Features.Visible, its Middleware,
-	// its Limits.Calls and its limits of resources apply to its own features only. All requests pass through the
-	// middleware in Session.Receiving, which may reject those for features of upstreams. Its
-	// StateKeys also protect the ids of tasks and the requestState of upstreams; a key in its
-	// store of tasks does not.
+	// upstreams take precedence, and come first in lists. Its Features.Visible, its Middleware, its
+	// Limits.Calls and its limits of resources apply to its own features only. All requests pass
+	// through the middleware in Session.Receiving, which may reject those for features of
+	// upstreams. Its StateKeys also protect the ids of tasks and the requestState of upstreams; a
+	// key in its store of tasks does not.
 	Server server.Config
 }
 

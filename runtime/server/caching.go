@@ -17,9 +17,9 @@ import (
 // The lists of a server are public, except for those with features of [VisibleTo] or
 // [DefineToolFor], and for lists of resources with a [ListFunc]. Contents of resources are private,
 // unless the option [CacheContents] says that they are public. All results are private if an HTTP
-// handler of the server has Auth or Principal, and if the server has [Features.Visible] or middleware
-// that may change them: [session.Config].Receiving, a handler in [Features.Methods] or, for contents,
-// [Middleware.Resources] and [WrapResource].
+// handler of the server has Auth or Principal, and if the server has [Features.Visible] or
+// middleware that may change them: [session.Config].Receiving, a handler in [Features.Methods] or,
+// for contents, [Middleware.Resources] and [WrapResource].
 type Caching struct {
 	// Private makes all results private. Set it if a proxy or a middleware of HTTP rejects clients
 	// before they reach the server: a shared cache could serve public results to such clients.

@@ -93,7 +93,8 @@ func (c *Call) Revision() mcp.Revision {
 	return latest()
 }
 
-// traits returns the traits of the revision of the call. If that is unknown, they are those of sessions.
+// traits returns the traits of the revision of the call. If that is unknown, they are those of
+// sessions.
 func (c *Call) traits() (t mcp.Traits) {
 	if req, ok := session.FromContext(c.ctx); ok {
 		t = req.Traits()

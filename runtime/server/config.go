@@ -144,8 +144,7 @@ type Limits struct {
 	// [NoLimit].
 	ToolRounds int
 	// State limits the size of the state of a call in revisions without sessions, in bytes; see
-	// [Shared]. A call whose steps and responses take more
-	// fails. The default is 64 KiB.
+	// [Shared]. A call whose steps and responses take more fails. The default is 64 KiB.
 	State int
 
 	// URI limits the length of a resource URI, in bytes. A request with a longer URI is rejected

@@ -135,8 +135,8 @@
 //
 // # Middleware
 //
-// [FeatureMiddleware] wraps the calls of tools, the requests for prompts and the reading of resources:
-// those of the whole server, see [Middleware], or of one feature.
+// [FeatureMiddleware] wraps the calls of tools, the requests for prompts and the reading of
+// resources: those of the whole server, see [Middleware], or of one feature.
 //
 // # Sessions
 //

@@ -30,7 +30,8 @@ func takes(d time.Duration) func(context.Context, *server.Call, struct{}) (strin
 	}
 }
 
-// During Shutdown, the work of tasks has the time of Config.Limits.Drain to finish. Sessions end meanwhile.
+// During Shutdown, the work of tasks has the time of Config.Limits.Drain to finish. Sessions end
+// meanwhile.
 func TestTasksFinishDuringShutdown(t *testing.T) {
 	for name, tt := range map[string]struct {
 		drain, took time.Duration

@@ -376,9 +376,9 @@ func (c *Call) modernURLParams(message, page, id string) (*mcp.ElicitRequestURLP
 	return mcp.Project(c.Revision(), params), c.checkElicitation("url")
 }
 
-// taskElicitationID returns an id for the elicitation of a durable task that is the given occurrence,
-// from 1, of those with the same message and page in a branch. It is the same in all runs of the
-// handler. To guess it, one must know the id of the task.
+// taskElicitationID returns an id for the elicitation of a durable task that is the given
+// occurrence, from 1, of those with the same message and page in a branch. It is the same in all
+// runs of the handler. To guess it, one must know the id of the task.
 func taskElicitationID(task, message, page, branch string, occurrence int) string {
 	text := task + "\x00" + message + "\x00" + page
 	if branch != "" || occurrence > 1 { // otherwise the id is that of earlier versions of this package

@@ -14,10 +14,10 @@ import (
 // and Res is the result.
 type HandlerFunc[Req, Res any] func(ctx context.Context, c *Call, req Req) (Res, error)
 
-// FeatureMiddleware wraps the handling of requests for features of one kind. It may replace the arguments
-// in the request, the result and the error, and need not call next. It is called once when a
-// feature is added or changed; the function that it returns is called for every request and must be
-// safe for concurrent use.
+// FeatureMiddleware wraps the handling of requests for features of one kind. It may replace the
+// arguments in the request, the result and the error, and need not call next. It is called once
+// when a feature is added or changed; the function that it returns is called for every request and
+// must be safe for concurrent use.
 //
 //	func timed(next server.ToolHandler) server.ToolHandler {
 //		return func(ctx context.Context, c *server.Call, r *server.ToolRequest) (*mcp.CallToolResult, error) {

@@ -79,9 +79,9 @@ func SchemaFor[T any](types ...TypeDefinition) (json.RawMessage, error) {
 type TypeDefinition struct{ schema schemas.Definition }
 
 // DefineType sets the JSON Schema of the values of type T, wherever schemas are inferred: as an
-// option of one tool, in [Features.Types] for all features of a server, or in [SchemaFor]. It is for
-// types of other packages. Give a type of your own the method JSONSchema() json.RawMessage instead.
-// The definition of a tool takes precedence over that of the configuration, and both take
+// option of one tool, in [Features.Types] for all features of a server, or in [SchemaFor]. It is
+// for types of other packages. Give a type of your own the method JSONSchema() json.RawMessage
+// instead. The definition of a tool takes precedence over that of the configuration, and both take
 // precedence over the method.
 //
 // The schema is a JSON object. It must admit the JSON that package codec/value encodes. A reference

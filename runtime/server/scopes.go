@@ -150,8 +150,8 @@ func (s *Server) resourceScopes(uri string) (scopes []string) {
 }
 
 // subscriptionScopes returns the scopes for subscriptions/listen with the given URIs. If there are
-// more than [Limits.Subscriptions] allows, the request is rejected anyway, and the URIs are not looked
-// up.
+// more than [Limits.Subscriptions] allows, the request is rejected anyway, and the URIs are not
+// looked up.
 func (s *Server) subscriptionScopes(uris []string) (scopes []string) {
 	if s.cfg.Features.Methods[mcp.MethodSubscriptionsListen] == nil && len(uris) >= s.cfg.Limits.Subscriptions {
 		if uris = slices.Compact(slices.Sorted(slices.Values(uris))); len(uris) >= s.cfg.Limits.Subscriptions {

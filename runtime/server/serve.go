@@ -190,12 +190,12 @@ type ListenOptions struct {
 // then have 5 seconds to finish, in addition to [Limits.Drain]; the server, the handler and the
 // connections end in this order. A second signal ends the process at once.
 //
-// The header of a request may take 10 seconds to arrive, and a connection without a request may stay
-// open for two minutes. Faults of connections, such as those of TLS, are logged as warnings. For other
-// limits, other endpoints and middleware, use [Server.Handler] with an [http.Server]. That one notices
-// the disconnect of a client which has sent the beginning of its next request over HTTP/1.1 only when
-// a write fails, such as that of a [streamable.Streams].KeepAlive. ListenAndServe without TLS notices
-// it at once.
+// The header of a request may take 10 seconds to arrive, and a connection without a request may
+// stay open for two minutes. Faults of connections, such as those of TLS, are logged as warnings.
+// For other limits, other endpoints and middleware, use [Server.Handler] with an [http.Server].
+// That one notices the disconnect of a client which has sent the beginning of its next request over
+// HTTP/1.1 only when a write fails, such as that of a [streamable.Streams].KeepAlive.
+// ListenAndServe without TLS notices it at once.
 //
 // ListenAndServe returns nil after such an end, the error of [Server.Start] if the server cannot
 // start, and the error of the listener if it fails.

@@ -120,8 +120,8 @@ func New(name, version string, cfg *Config) *Server {
 // serves the session restores this state. Updates of resources in between are not reported. If the
 // new server has other features than the lists that the client has fetched, it announces these
 // lists. It also announces lists that it cannot compare: those with features of [VisibleTo],
-// [DefineToolFor] or [Features.Visible], those of a [ListFunc] or of [Features.Methods], and all lists
-// of another version of a server with receiving middleware.
+// [DefineToolFor] or [Features.Visible], those of a [ListFunc] or of [Features.Methods], and all
+// lists of another version of a server with receiving middleware.
 func (s *Server) Serve(conn transport.Conn) (*session.Session, error) {
 	return s.serve(context.Background(), conn, "")
 }

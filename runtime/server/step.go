@@ -23,8 +23,8 @@ import (
 //
 // The result of a step is recorded as follows:
 //   - In a task of a Durable tool, it is in the journal of the task, and is stored before Step
-//     returns. [task.Config].Limits.Journal limits the size of the journal: a step whose result exceeds
-//     it fails the call, whatever the handler returns.
+//     returns. [task.Config].Limits.Journal limits the size of the journal: a step whose result
+//     exceeds it fails the call, whatever the handler returns.
 //   - In a plain call of a revision without sessions, it travels to the client and back with each
 //     round of input requests. It is sealed. [Limits.State] limits the size of all results
 //     together: return an id rather than a document.
@@ -106,12 +106,12 @@ func IdempotencyKey(ctx context.Context) string { return rerun.IdempotencyKey(ct
 // handler wait for the rest of it.
 //
 // In a task of a [Durable] tool, the wait survives a restart of the server. A handler that waits
-// longer than [task.Config].Recovery.ParkAfter is parked: Sleep returns an [*InputRequiredError], the
-// handler returns it, and the server calls the handler again, from its top, when the sleep ends. A
-// task that expires first never wakes: for sleeps of more than an hour, set Default and Max in the
-// TTL of [Config].Tasks. A plain call waits as long as its client does; in revisions without sessions,
-// an input request of another branch ends the wait with an [*InputRequiredError], and the next
-// round waits for the rest. Names of sleeps follow the rules for names of steps.
+// longer than [task.Config].Recovery.ParkAfter is parked: Sleep returns an [*InputRequiredError],
+// the handler returns it, and the server calls the handler again, from its top, when the sleep
+// ends. A task that expires first never wakes: for sleeps of more than an hour, set Default and Max
+// in the TTL of [Config].Tasks. A plain call waits as long as its client does; in revisions without
+// sessions, an input request of another branch ends the wait with an [*InputRequiredError], and the
+// next round waits for the rest. Names of sleeps follow the rules for names of steps.
 //
 // If ctx ends first, the sleep is given up: Sleep returns an error that wraps
 // [context.DeadlineExceeded] or [context.Canceled], in every run. The deadline of ctx is recorded
@@ -136,11 +136,11 @@ func Sleep(ctx context.Context, c *Call, name string, f func() time.Time) error 
 //	}
 //	_, err = server.Step(ctx, c, "order", func(ctx context.Context) (int, error) { return shop.Order(ctx, order) })
 //
-// The registered undos run if the handler returns an error, a result with isError or one that cannot
-// be sent, such as text that is not valid UTF-8, panics, or fails in another way, and if the call is
-// cancelled. They run one after the other, the latest first, also those of different branches. None
-// runs after a success, and none runs because the handler is parked, ends a round, or is interrupted
-// by the end of the server.
+// The registered undos run if the handler returns an error, a result with isError or one that
+// cannot be sent, such as text that is not valid UTF-8, panics, or fails in another way, and if the
+// call is cancelled. They run one after the other, the latest first, also those of different
+// branches. None runs after a success, and none runs because the handler is parked, ends a round,
+// or is interrupted by the end of the server.
 //
 // In a task of a [Durable] tool, the undos also run if the task expires, and the end of the server
 // only delays them. The registration is recorded like the result of a [Step], and so is the end of

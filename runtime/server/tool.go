@@ -114,9 +114,9 @@ func Version(version string, accepted ...string) ToolOption {
 
 // Tasks lets clients call the tool as a task, and sets how such a task runs; see
 // [receiver.Support]. With the Tasks extension, the server makes a task of a call that takes longer
-// than After of the Support. The zero Mode means optional. It needs a Store in [Config].Tasks. Without the
-// option, the Execution of the tool's description says whether the tool can be called as a task.
-// The default is that it cannot.
+// than After of the Support. The zero Mode means optional. It needs a Store in [Config].Tasks.
+// Without the option, the Execution of the tool's description says whether the tool can be called
+// as a task. The default is that it cannot.
 func Tasks(support receiver.Support) ToolOption {
 	support.Mode = cmp.Or(support.Mode, mcp.TaskSupportOptional)
 	return toolOption(func(t *tool) { t.support = support })
@@ -124,9 +124,9 @@ func Tasks(support receiver.Support) ToolOption {
 
 // MaxRunning limits how many calls of the tool run at once. The limit holds for all processes of a
 // fleet together, and for this process if the store of the tasks is not shared. Further tasks wait
-// without a goroutine; see [task.Config].Limits.Tool. Further plain calls wait, too, until the client
-// cancels them. The principals that wait have turns. A call with the Tasks extension is a task from
-// its beginning. It needs a Store in [Config].Tasks.
+// without a goroutine; see [task.Config].Limits.Tool. Further plain calls wait, too, until the
+// client cancels them. The principals that wait have turns. A call with the Tasks extension is a
+// task from its beginning. It needs a Store in [Config].Tasks.
 func MaxRunning(n int) ToolOption {
 	return toolOption(func(t *tool) { t.limited, t.maxRunning = true, n })
 }

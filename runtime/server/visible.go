@@ -54,8 +54,9 @@ func (f featureOption) forTemplate(t *template) { f(&t.common) }
 
 // VisibleTo shows the feature only to calls for which visible returns true, such as those of one
 // principal. For all other calls, the feature does not exist: it is not listed, and requests for it
-// fail as for an unknown feature. The resources of a hidden template are neither listed nor readable.
-// With several VisibleTo, all functions must return true. [Features.Visible] decides for all features.
+// fail as for an unknown feature. The resources of a hidden template are neither listed nor
+// readable. With several VisibleTo, all functions must return true. [Features.Visible] decides for
+// all features.
 //
 //	server.AddTool(s, "delete", "Deletes a file.", remove, server.VisibleTo(func(c *server.Call) bool {
 //		return c.Principal() == "admin"

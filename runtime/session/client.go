@@ -8,9 +8,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 )
 
-// describedClient is what is known of the client that has sent a request. An agreement knows it from
-// the handshake; stated knows it from the request itself. Code asks the client, and not which of the
-// two it is.
+// describedClient is what is known of the client that has sent a request. An agreement knows it
+// from the handshake; stated knows it from the request itself. Code asks the client, and not which
+// of the two it is.
 type describedClient interface {
 	Revision() mcp.Revision                // "" if unknown
 	Info() mcp.Implementation              // zero if unknown
@@ -54,8 +54,8 @@ func (a *agreement) Extension(id string) (settings json.RawMessage, ok bool) {
 	return codec.Member(a.client.Capabilities.Extensions, id)
 }
 
-// stated is a client as the _meta of its request describes it: in revisions without sessions, and for
-// a stored request.
+// stated is a client as the _meta of its request describes it: in revisions without sessions, and
+// for a stored request.
 type stated Request
 
 func (c *stated) Revision() mcp.Revision { return c.revision }

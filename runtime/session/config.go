@@ -106,8 +106,7 @@ type Config struct {
 
 	// MaxMissedPings is how many pings of KeepAlive in a row may stay unanswered. Then the session
 	// of a client over HTTP is lost, and replaced by a new one; see [Connect]. Other sessions end
-	// with [ErrUnresponsive]. The default is 2 (MCP ping, "Behavior
-	// Requirements").
+	// with [ErrUnresponsive]. The default is 2 (MCP ping, "Behavior Requirements").
 	MaxMissedPings int
 
 	// Grace is how long handlers of requests and notifications may run after the peer has closed

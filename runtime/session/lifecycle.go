@@ -100,9 +100,9 @@ func (s *Session) opens(ctx context.Context, r handshakeResult) error {
 // Serve opens a session as the server of conn and returns at once; see [Session.Ready] and
 // [Session.Wait]. It answers initialize with result, and sets the protocol version in it. The
 // session owns conn (MCP lifecycle, "Initialization"). If conn is a [transport.Restored] that
-// belongs to a stored session, Serve restores it: the session is ready at once, and rejects initialize.
-// Requests that were in flight in the earlier session are lost, and the ids of later requests differ
-// from those of the earlier session.
+// belongs to a stored session, Serve restores it: the session is ready at once, and rejects
+// initialize. Requests that were in flight in the earlier session are lost, and the ids of later
+// requests differ from those of the earlier session.
 func Serve(conn transport.Conn, result *mcp.InitializeResult, cfg *Config) *Session {
 	if state, ok := restored(conn, result); ok {
 		return restore(conn, state, cfg)

@@ -149,8 +149,8 @@ func (r *Responder) versionIn(req *Request, to transport.Response) (version stri
 	return repeated.Version, fault
 }
 
-// check sets the revision of a request that names version. It fails with fault if the request cannot
-// be read, or if the version is not served or does not have the method.
+// check sets the revision of a request that names version. It fails with fault if the request
+// cannot be read, or if the version is not served or does not have the method.
 func (r *Responder) check(req *Request, version string, fault *jsonrpc.Error) error {
 	req.revision = r.cfg.Revisions[0] // also for the error of a request in another one
 	if fault != nil {

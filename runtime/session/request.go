@@ -175,11 +175,11 @@ func (r *Request) exchange() *serving {
 	return r.state
 }
 
-// EndOnShutdown makes [Session.Shutdown], or [Responder.Shutdown], end the context of the request at
-// once. Its cause is a [*jsonrpc.Error] with [CodeClosing], which the peer gets if the handler returns
-// the error of the context or its cause. While the handler waits for the answer to a request to the peer, the context
-// does not end. Use it for requests that only wait, and that the peer can send again without losing
-// anything.
+// EndOnShutdown makes [Session.Shutdown], or [Responder.Shutdown], end the context of the request
+// at once. Its cause is a [*jsonrpc.Error] with [CodeClosing], which the peer gets if the handler
+// returns the error of the context or its cause. While the handler waits for the answer to a
+// request to the peer, the context does not end. Use it for requests that only wait, and that the
+// peer can send again without losing anything.
 func (r *Request) EndOnShutdown() {
 	if st := r.exchange(); st != nil {
 		st.Yield()

@@ -23,8 +23,8 @@ type serving struct {
 	ctx  *requestContext
 }
 
-// encoded returns the text of an answer, and the error in it. If text is nil, it encodes failed, unless
-// that is nil, too.
+// encoded returns the text of an answer, and the error in it. If text is nil, it encodes failed,
+// unless that is nil, too.
 func (st *serving) encoded(text []byte, failed *jsonrpc.Error) ([]byte, *jsonrpc.Error) {
 	if text == nil && failed != nil {
 		failed = st.ctx.req.Failure(failed)
@@ -111,7 +111,8 @@ func (s *Session) receive(m transport.Message) {
 }
 
 // take processes a message, or its error err. Answers are added to b unless that is nil. Its
-// parameters are pointers, because the frames below it may be on the stack of a handler of the peer.
+// parameters are pointers, because the frames below it may be on the stack of a handler of the
+// peer.
 func (s *Session) take(message *jsonrpc.Message, err error, m *transport.Message, b *batch) {
 	if longer(message.ID, maxID) {
 		message.ID = jsonrpc.ID{}

@@ -136,8 +136,8 @@ type Recovery struct {
 	// again, from its start, when an answer or a signal is stored, or the time to wake or the
 	// deadline of a wait has come. A parked task takes no goroutine, in this process and after a
 	// restart. The time doubles, up to a day, each time that a task is parked while its work has
-	// more to do; see [Run.WakeAt]. The default is a minute; [Off] means that work is not parked. Without
-	// Recover, work is not parked either.
+	// more to do; see [Run.WakeAt]. The default is a minute; [Off] means that work is not parked.
+	// Without Recover, work is not parked either.
 	ParkAfter time.Duration
 	// ToolVersion returns the version of the work of a tool in this process; see [Request.Version].
 	// The work of a task that another process has created, but that has not begun, begins in this

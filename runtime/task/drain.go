@@ -79,8 +79,9 @@ func (m *Manager) parkSoon() {
 }
 
 // parkAfter returns the time after which work that only waits is parked. It doubles, up to
-// maxParkAfter, each time that parking has interrupted other work, such as that of a branch outside of
-// a step: otherwise that work would begin again and again, and never come to what it could record.
+// maxParkAfter, each time that parking has interrupted other work, such as that of a branch outside
+// of a step: otherwise that work would begin again and again, and never come to what it could
+// record.
 func (m *Manager) parkAfter(run *Run) time.Duration {
 	d := m.cfg.Recovery.ParkAfter
 	if m.draining.Load() {

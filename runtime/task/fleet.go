@@ -24,8 +24,8 @@ var ErrFenced = fmt.Errorf("%w here: another member of the fleet may hold the ta
 // errTaken reports that another member has claimed an orphan first.
 var errTaken = errors.New("task: claimed by another member")
 
-// errUnknownWork reports that Config.Recovery.Recover returned no work for an orphan. Another member may
-// know its tool.
+// errUnknownWork reports that Config.Recovery.Recover returned no work for an orphan. Another
+// member may know its tool.
 var errUnknownWork = errors.New("task: this member does not know the work")
 
 // errNotMember reports that the lease of this member has ended, and that it has not joined again.
@@ -888,7 +888,8 @@ var ErrNotMovable = errors.New("task: only restartable work of a fleet can be ta
 //
 // TakeOver fails with [ErrNotFound], with [ErrClosed], with a [*MoveError] if the task is terminal,
 // and with [ErrNotMovable] if the work is not restartable, if this member drains, does not have the
-// tool or lacks a label of the task, or if the task is about to fail because of [Recovery.MaxReruns].
+// tool or lacks a label of the task, or if the task is about to fail because of
+// [Recovery.MaxReruns].
 func (m *Manager) TakeOver(ctx context.Context, id string) error {
 	var r Record
 	if err := m.store.get(ctx, id, &r); err != nil {

@@ -1023,7 +1023,8 @@ func TestAnswerResetsReruns(t *testing.T) {
 	})
 }
 
-// Recovery.MaxReruns counts the re-runs since the journal has grown. Runs of parked work do not count.
+// Recovery.MaxReruns counts the re-runs since the journal has grown. Runs of parked work do not
+// count.
 func TestProgressResetsReruns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()

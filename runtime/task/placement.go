@@ -68,8 +68,8 @@ func serves(member *Member, p *placement) bool {
 	return !member.Draining && (p.bound || member.Tools == nil || slices.Contains(member.Tools, p.tool)) && member.lacks(p.labels) == "" && member.has(p)
 }
 
-// refuse announces that this member does not run tasks such as r, because Config.Recovery.Recover has
-// returned no work for it. The others offer it no more of them.
+// refuse announces that this member does not run tasks such as r, because Config.Recovery.Recover
+// has returned no work for it. The others offer it no more of them.
 func (f *fleet) refuse(r *Record) {
 	p := placementOf(r)
 	x := p.missing()
@@ -117,8 +117,8 @@ func (f *fleet) announceMissing() {
 	})
 }
 
-// ToolsChanged makes the Manager ask [Recovery.Recover] again for work that was not available before.
-// Call it after tools, or versions of tools, were added.
+// ToolsChanged makes the Manager ask [Recovery.Recover] again for work that was not available
+// before. Call it after tools, or versions of tools, were added.
 func (m *Manager) ToolsChanged() {
 	if m.fleet != nil {
 		m.fleet.forgetRefusals()

@@ -226,8 +226,8 @@ func (m *Manager) recoverParked(ctx context.Context, brief *Record) error {
 }
 
 // recoveredWork returns the work that recovers an unfinished task, or nil if the task cannot be
-// recovered. If Config.Recovery.Recover panics, it returns work that fails: so the Manager tries again to
-// undo what the task has done.
+// recovered. If Config.Recovery.Recover panics, it returns work that fails: so the Manager tries
+// again to undo what the task has done.
 func (m *Manager) recoveredWork(r Record) (work Work) {
 	err := boundary.Run(func() error {
 		switch {

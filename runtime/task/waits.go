@@ -154,8 +154,8 @@ type awaited struct {
 // any reports whether there is something to wait for.
 func (a *awaited) any() bool { return len(a.inputs) > 0 || len(a.signals) > 0 || !a.wake.IsZero() }
 
-// awaited returns what the waits that have ended with ErrParked wait for. The names of signals are in
-// ascending order, without duplicates.
+// awaited returns what the waits that have ended with ErrParked wait for. The names of signals are
+// in ascending order, without duplicates.
 func (w *waits) awaited() (a awaited) {
 	if w == nil {
 		return a

@@ -394,8 +394,8 @@ func (c *httpContext) Value(key any) any {
 
 // WithHTTP returns a context with the header (an http.Header) and the remote address of the HTTP
 // request in which a message arrived. It has the values of ctx and does not end with ctx, because a
-// message outlives its request. A transport over HTTP sets it in [Message.Context]. The context of a
-// task keeps the header while the task runs: limit its size, and do not change it.
+// message outlives its request. A transport over HTTP sets it in [Message.Context]. The context of
+// a task keeps the header while the task runs: limit its size, and do not change it.
 func WithHTTP(ctx context.Context, header map[string][]string, remoteAddr string) context.Context {
 	return &httpContext{lazyctx.Detached{Parent: ctx}, header, remoteAddr}
 }

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// names prints how many names users of each package meet, and how that has changed since base, which
-// is by default the newest release. Generated packages, and those that are for generated code, do not
-// count.
+// names prints how many names users of each package meet, and how that has changed since base,
+// which is by default the newest release. Generated packages, and those that are for generated
+// code, do not count.
 func (r *repository) names(ctx context.Context, base string, out io.Writer) error {
 	if base == "" {
 		var err error

@@ -1,5 +1,5 @@
-// Package rpc calls and serves methods for generated code: it decodes params and results, and reports
-// what is wrong with them as JSON-RPC errors.
+// Package rpc calls and serves methods for generated code: it decodes params and results, and
+// reports what is wrong with them as JSON-RPC errors.
 package rpc
 
 import (
@@ -67,8 +67,8 @@ func CallFor[T any](ctx context.Context, c jsonrpc.Caller, method string, params
 }
 
 // Serve decodes the params of a request and answers it with handle. If optional is set, absent
-// params are passed as nil; otherwise they fail with [jsonrpc.CodeInvalidParams]. If handle returns neither
-// a result nor an error, Serve fails with [jsonrpc.CodeInternalError].
+// params are passed as nil; otherwise they fail with [jsonrpc.CodeInvalidParams]. If handle returns
+// neither a result nor an error, Serve fails with [jsonrpc.CodeInternalError].
 func Serve[P any, D interface {
 	*P
 	codec.Decoder

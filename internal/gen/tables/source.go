@@ -8,7 +8,8 @@ import (
 )
 
 // Source returns the Go declaration of the table as a variable of the given name, gofmt-clean. The
-// file that contains it must import github.com/mcpwire/mcpwire/codec/wire/jsonschema and nothing else.
+// file that contains it must import github.com/mcpwire/mcpwire/codec/wire/jsonschema and nothing
+// else.
 func (t *Tables) Source(name string) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "// %s has the rules of each revision's published schema. Nodes carry the place where\n", name)

@@ -30,20 +30,20 @@ type store struct {
 
 var _ oauth.Store = (*store)(nil)
 
-// Open returns an [oauth.Store] in the file at path. The first Put creates the file and its directory.
-// Open fails if the file belongs to another user, if other users can read or write it, or if it is
-// a symbolic link. On Windows, it does not check owner and permissions: the permissions of the
-// directory protect the file.
+// Open returns an [oauth.Store] in the file at path. The first Put creates the file and its
+// directory. Open fails if the file belongs to another user, if other users can read or write it,
+// or if it is a symbolic link. On Windows, it does not check owner and permissions: the permissions
+// of the directory protect the file.
 //
 // If key is not nil, it must have 32 bytes, and the file is encrypted with AES-256-GCM. Open fails
 // if the file is encrypted with another key, if it is encrypted and key is nil, or if it is not
 // encrypted and key is not nil.
 //
-// The store is safe for concurrent use. Each change replaces the whole file, so a crash cannot damage
-// it. A process that is killed during a change may leave a copy of the credentials in a temporary
-// file beside it; the next Put or Delete of any process removes that copy. While a lock is held,
-// there is a file beside it whose name ends with ".lock". Windows, Linux, macOS and BSD have file
-// locks. On other systems, locks exclude only the goroutines of one process.
+// The store is safe for concurrent use. Each change replaces the whole file, so a crash cannot
+// damage it. A process that is killed during a change may leave a copy of the credentials in a
+// temporary file beside it; the next Put or Delete of any process removes that copy. While a lock
+// is held, there is a file beside it whose name ends with ".lock". Windows, Linux, macOS and BSD
+// have file locks. On other systems, locks exclude only the goroutines of one process.
 func Open(path string, key []byte) (oauth.Store, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {

@@ -27,9 +27,9 @@ const TTLMeta = "io.github.mcpwire/resumeTtl"
 // results may come in parts.
 const PartialResultsMeta = "io.github.mcpwire/partialResults"
 
-// Announce sets [PartialResultsMeta] in the description of a tool, so that clients know before a call
-// that they can request further parts. Pass it to server.DefineTool. It does not change the _meta that
-// the description has, but replaces it.
+// Announce sets [PartialResultsMeta] in the description of a tool, so that clients know before a
+// call that they can request further parts. Pass it to server.DefineTool. It does not change the
+// _meta that the description has, but replaces it.
 func Announce(def *mcp.Tool) {
 	meta := new(mcp.MetaObject)
 	if def.Meta != nil {

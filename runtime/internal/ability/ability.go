@@ -1,6 +1,6 @@
 // Package ability has the optional methods of connections that only the transports of this module
-// have. Sessions and servers find them with [transport.As], except for [Pusher], which would bypass the
-// Read of a wrapper. A session works without each of them.
+// have. Sessions and servers find them with [transport.As], except for [Pusher], which would bypass
+// the Read of a wrapper. A session works without each of them.
 package ability
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// Pusher is a [transport.Conn] that can pass received messages to a function, so that no goroutine needs to
-// wait in Read.
+// Pusher is a [transport.Conn] that can pass received messages to a function, so that no goroutine
+// needs to wait in Read.
 type Pusher interface {
 	transport.Conn
 
@@ -26,8 +26,8 @@ type Pusher interface {
 	Push(of transport.Conn, take func(transport.Message, error)) bool
 }
 
-// Forgetter is a [transport.Conn] that holds a resource, such as a stream, for each written request until its
-// answer arrives.
+// Forgetter is a [transport.Conn] that holds a resource, such as a stream, for each written request
+// until its answer arrives.
 type Forgetter interface {
 	transport.Conn
 
@@ -36,7 +36,8 @@ type Forgetter interface {
 	Forget(id jsonrpc.ID)
 }
 
-// Owned is a [transport.Conn] that calls the session that owns it, for example one of an HTTP server.
+// Owned is a [transport.Conn] that calls the session that owns it, for example one of an HTTP
+// server.
 type Owned interface {
 	transport.Conn
 

@@ -3,8 +3,8 @@
 //
 // An [Exchange] is one of them, from its arrival until the transport has accepted its response. The
 // exchanges of a connection are in one [Set], and so are those of a server without sessions, which
-// arrive over many connections. The Set admits them within its limits, cancels them, and drains them
-// when its owner shuts down. A [Reply] sends the messages of one exchange to the peer.
+// arrive over many connections. The Set admits them within its limits, cancels them, and drains
+// them when its owner shuts down. A [Reply] sends the messages of one exchange to the peer.
 //
 // Package session makes exchanges from messages, runs their handlers, and decides what a Set must
 // not know: the handshake, capabilities, revisions.

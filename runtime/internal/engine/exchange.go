@@ -69,8 +69,8 @@ func (x *Exchange) Notify(ctx context.Context, text []byte) error {
 	return x.Reply.Send(ctx, text)
 }
 
-// Progress returns what reports the progress of the exchange, and calls begin to make it. It does not
-// hold the lock of the Set meanwhile, because begin may decode a large message.
+// Progress returns what reports the progress of the exchange, and calls begin to make it. It does
+// not hold the lock of the Set meanwhile, because begin may decode a large message.
 func (x *Exchange) Progress(begin func() Progress) Progress {
 	if p := x.reported(); p != nil {
 		return p
@@ -94,10 +94,10 @@ func (x *Exchange) reported() Progress {
 }
 
 // Interrupt ends an exchange that [Set.Cancel] or [Set.Withdraw] has returned: nothing more is sent
-// for it, and the context of its handler ends with an error that wraps [ErrCancelled]. A path to the
-// peer is freed before, by run: later messages of the handler must not take the stream of the
-// exchange, which the peer may have stopped reading. run may use another goroutine. It returns false
-// if it does not call its argument.
+// for it, and the context of its handler ends with an error that wraps [ErrCancelled]. A path to
+// the peer is freed before, by run: later messages of the handler must not take the stream of the
+// exchange, which the peer may have stopped reading. run may use another goroutine. It returns
+// false if it does not call its argument.
 func (x *Exchange) Interrupt(reason string, run func(func()) bool) {
 	if progress := x.reported(); progress != nil {
 		progress.Silence()

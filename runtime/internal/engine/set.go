@@ -10,8 +10,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/mailbox"
 )
 
-// Set holds the exchanges of one connection, or all that belong to none. Its exported fields must not
-// change once it is used. Its methods are safe for concurrent use.
+// Set holds the exchanges of one connection, or all that belong to none. Its exported fields must
+// not change once it is used. Its methods are safe for concurrent use.
 type Set struct {
 	// SharesIDs is true if the exchanges are those of several peers, which may use the same ids.
 	SharesIDs bool
@@ -74,9 +74,9 @@ func (s *Set) addOther(x *Exchange) {
 	s.others[x] = struct{}{}
 }
 
-// settle counts the answer of an exchange, which has size bytes, in place of the exchange. silent is
-// true if there must be no answer. dropped is true if the answer is to be replaced by a short error,
-// which is not counted, because answers of pending bytes are pending.
+// settle counts the answer of an exchange, which has size bytes, in place of the exchange. silent
+// is true if there must be no answer. dropped is true if the answer is to be replaced by a short
+// error, which is not counted, because answers of pending bytes are pending.
 func (s *Set) settle(x *Exchange, size int) (silent, dropped bool, pending int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,8 +163,8 @@ func IsInput(method string) bool {
 	return method == mcp.MethodElicitationCreate || method == mcp.MethodSamplingCreateMessage
 }
 
-// Cancel marks an exchange as not to be answered, and returns it for [Exchange.Interrupt]. It returns
-// nil if there is none with the id, or if it cannot be cancelled.
+// Cancel marks an exchange as not to be answered, and returns it for [Exchange.Interrupt]. It
+// returns nil if there is none with the id, or if it cannot be cancelled.
 func (s *Set) Cancel(id jsonrpc.ID) *Exchange {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,8 +178,8 @@ func (s *Set) Cancel(id jsonrpc.ID) *Exchange {
 
 // Withdraw marks the exchanges of a session and of earlier ones as not to be answered. It returns
 // those that were not marked before. The value is true for [Exchange.Interrupt], and false if the
-// exchange cannot be cancelled. Their ids are free at once: the next session may use them before the
-// handlers have returned.
+// exchange cannot be cancelled. Their ids are free at once: the next session may use them before
+// the handlers have returned.
 func (s *Set) Withdraw(session uint32) (open map[*Exchange]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

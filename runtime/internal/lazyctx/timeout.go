@@ -1,5 +1,5 @@
-// Package lazyctx keeps requests and their goroutines cheap: it has contexts that allocate little until
-// a caller waits for them, and grows the stack of a goroutine in one step.
+// Package lazyctx keeps requests and their goroutines cheap: it has contexts that allocate little
+// until a caller waits for them, and grows the stack of a goroutine in one step.
 package lazyctx
 
 import (

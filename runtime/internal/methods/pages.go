@@ -14,8 +14,8 @@ var (
 	ErrTooMany = fmt.Errorf("more than %d pages", MaxPages)
 )
 
-// Cursors checks the cursors of one list (MCP pagination). The zero value is ready to use. Its memory does not grow
-// with the number of cursors.
+// Cursors checks the cursors of one list (MCP pagination). The zero value is ready to use. Its
+// memory does not grow with the number of cursors.
 type Cursors struct {
 	pages int
 	mark  string // the cursor of an earlier page, compared with later ones
@@ -24,8 +24,8 @@ type Cursors struct {
 
 // Next reports whether another page follows. next is the next cursor of the current page, or nil;
 // an empty string is a valid cursor. Next fails with [ErrLoop] if the cursors repeat, at the latest
-// after three times as many pages as there are different cursors, and with [ErrTooMany] after [MaxPages]
-// pages.
+// after three times as many pages as there are different cursors, and with [ErrTooMany] after
+// [MaxPages] pages.
 func (c *Cursors) Next(next *string) (more bool, err error) {
 	if next == nil {
 		return false, nil

@@ -41,9 +41,9 @@ const (
 	CodeClosing    = -31051
 )
 
-// MapCode returns the error code of modern requests for one of sessions. A missing resource is among
-// the invalid params (MCP resources, "Error Handling"). The protocol reserves the codes from -32000
-// to -32099: other ones than its own are mapped to the range from -31000.
+// MapCode returns the error code of modern requests for one of sessions. A missing resource is
+// among the invalid params (MCP resources, "Error Handling"). The protocol reserves the codes from
+// -32000 to -32099: other ones than its own are mapped to the range from -31000.
 func MapCode(code int64) int64 {
 	if code == -32002 {
 		return jsonrpc.CodeInvalidParams

@@ -8,9 +8,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/network"
 )
 
-// CheckPage returns an error if a user must not be asked to visit a page of a server. Its URL must be
-// https, or http on this machine, name a host, and hold no user name or password, which can pass for
-// the host (MCP elicitation, "Safe URL Handling"). The error does not have the URL.
+// CheckPage returns an error if a user must not be asked to visit a page of a server. Its URL must
+// be https, or http on this machine, name a host, and hold no user name or password, which can pass
+// for the host (MCP elicitation, "Safe URL Handling"). The error does not have the URL.
 func CheckPage(text string) error {
 	u, err := url.Parse(text)
 	switch {

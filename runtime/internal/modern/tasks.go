@@ -13,8 +13,8 @@ import (
 // NotificationTask is the notification of a change of a task that a subscription names.
 const NotificationTask = tasks.MethodNotificationsTasks
 
-// WithTasks returns the extensions in capabilities with the Tasks extension. It returns them unchanged
-// if they have it, or are not an object.
+// WithTasks returns the extensions in capabilities with the Tasks extension. It returns them
+// unchanged if they have it, or are not an object.
 func WithTasks(extensions json.RawMessage) json.RawMessage {
 	if _, ok := codec.Member(extensions, tasks.ExtensionID); ok {
 		return extensions
@@ -22,8 +22,8 @@ func WithTasks(extensions json.RawMessage) json.RawMessage {
 	return jsonedit.With(extensions, tasks.ExtensionID, json.RawMessage(`{}`))
 }
 
-// IsReserved reports whether the name of a method is reserved for tasks, and no method of tasks has it
-// (MCP tasks extension, "Reservations").
+// IsReserved reports whether the name of a method is reserved for tasks, and no method of tasks has
+// it (MCP tasks extension, "Reservations").
 func IsReserved(method string) bool {
 	if !strings.HasPrefix(method, "tasks/") && !strings.HasPrefix(method, "notifications/tasks/") {
 		return false

@@ -369,8 +369,8 @@ func (b *branch) occurrence(id ID) int {
 }
 
 // Occurrence returns the path of the branch that ctx belongs to, and how often this run has called
-// Occurrence there with the key, this time included. Both are the same in all runs of a deterministic
-// handler.
+// Occurrence there with the key, this time included. Both are the same in all runs of a
+// deterministic handler.
 func (l *Log) Occurrence(ctx context.Context, key string) (branch string, n int) {
 	b := l.branchOf(ctx)
 	l.mu.Lock()

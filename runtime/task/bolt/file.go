@@ -11,15 +11,15 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// File returns the store in the file path, which is open only while a Manager uses it: Acquire, which
-// [task.New] calls, opens the file like [Open], and fails with its errors, and the Manager closes the
-// file when it has closed and all of its work has returned. So the start of a server returns the error
-// of the store, and nothing is left to close. Until then, and afterwards, methods fail with
-// [task.ErrClosed].
+// File returns the store in the file path, which is open only while a Manager uses it: Acquire,
+// which [task.New] calls, opens the file like [Open], and fails with its errors, and the Manager
+// closes the file when it has closed and all of its work has returned. So the start of a server
+// returns the error of the store, and nothing is left to close. Until then, and afterwards, methods
+// fail with [task.ErrClosed].
 //
 // If another process has the file open, as when the hosts of one user start several processes of a
-// server on standard input and output, Acquire fails with [task.ErrLocked], after a second. A server
-// then serves without tasks, and tries again once a second.
+// server on standard input and output, Acquire fails with [task.ErrLocked], after a second. A
+// server then serves without tasks, and tries again once a second.
 func File(path string) task.Store { return &file{path: path} }
 
 // file is a store that is open while a Manager uses it.

@@ -16,13 +16,13 @@
 // server.
 //
 // A server whose disk is full disables JetStream until it is restarted with free space. While most
-// of the servers have no space, all calls fail with [ErrUnavailable], and [task.Store.Health] returns an
-// error once a write has failed.
+// of the servers have no space, all calls fail with [ErrUnavailable], and [task.Store.Health]
+// returns an error once a write has failed.
 //
-// [task.Store.Update] is a compare-and-set: the servers accept a message only if the last message of its
-// subject has the expected sequence. So writers need no locks, and clocks decide nothing. If the
-// acknowledgement of a write is lost, the store repeats the write; it recognises its own write. If
-// a call fails because its context ended, or with [ErrUnavailable], the write may have happened.
+// [task.Store.Update] is a compare-and-set: the servers accept a message only if the last message
+// of its subject has the expected sequence. So writers need no locks, and clocks decide nothing. If
+// the acknowledgement of a write is lost, the store repeats the write; it recognises its own write.
+// If a call fails because its context ended, or with [ErrUnavailable], the write may have happened.
 //
 // The leader of a stream answers all reads of its records. For some seconds, a server that was cut
 // off from the others may still act as leader, and may answer with an old record. It can accept no
@@ -30,21 +30,22 @@
 // earlier record of a task that it follows than the one that was announced or that it has written:
 // it repeats the read.
 //
-// [task.Store.Wait] subscribes to a subject on which the servers announce each write of the record. When
-// an announcement arrives, it reads the record from the leader. The store reads all tasks with
+// [task.Store.Wait] subscribes to a subject on which the servers announce each write of the record.
+// When an announcement arrives, it reads the record from the leader. The store reads all tasks with
 // waiters again after the connection was lost, after the election of a leader, and after it had to
 // drop announcements. Servers that are cut off from each other for a moment lose announcements,
-// although no connection of a client breaks and no leader changes. So the store also reads the tasks
-// that have waiters or that a member follows one after the other, from any replica: each of them
-// about once in 20 seconds, but no more than 20 in a second. Each task with waiters needs a
+// although no connection of a client breaks and no leader changes. So the store also reads the
+// tasks that have waiters or that a member follows one after the other, from any replica: each of
+// them about once in 20 seconds, but no more than 20 in a second. Each task with waiters needs a
 // subscription, and each waiter a goroutine.
 //
 // # Streams
 //
 // A partition n of the store TASKS consists of two streams, TASKS-n and TASKS-n-index. Both discard
-// new messages when they are full; then writes fail with [ErrFull], and [task.Store.Health] reports it
-// until a write succeeds. New tasks are refused with ErrFull while a sixteenth of TASKS-n is still
-// free, so that the tasks that exist can end. [task.Store.Sweep] needs no space. These are the subjects:
+// new messages when they are full; then writes fail with [ErrFull], and [task.Store.Health] reports
+// it until a write succeeds. New tasks are refused with ErrFull while a sixteenth of TASKS-n is
+// still free, so that the tasks that exist can end. [task.Store.Sweep] needs no space. These are
+// the subjects:
 //
 //	TASKS.n.r.ID             record of a task, with its small payloads and the last entries of its journal
 //	TASKS.n.p.ID.BLOB.i      part i of large params, of other large payloads, or of earlier entries
@@ -78,19 +79,19 @@
 //
 // # Expiry
 //
-// [task.Store.Sweep] drops expired tasks in the order of their expiry. If more than 1,024 tasks expire
-// within a 2,048th of their TTL, it may drop these in the order of their creation. In addition, the
-// servers remove all messages of a task a day after it has expired: tasks that no process sweeps,
-// and messages that crashes have left. Those of an unfinished durable task they keep 30 days longer,
-// because the task may have to be undone; see [task.Record.Retained].
+// [task.Store.Sweep] drops expired tasks in the order of their expiry. If more than 1,024 tasks
+// expire within a 2,048th of their TTL, it may drop these in the order of their creation. In
+// addition, the servers remove all messages of a task a day after it has expired: tasks that no
+// process sweeps, and messages that crashes have left. Those of an unfinished durable task they
+// keep 30 days longer, because the task may have to be undone; see [task.Record.Retained].
 //
 // # Clocks
 //
-// Processes and servers may have wrong clocks. [task.Store.Now] is the time of the servers: [Open] and
-// each renewal of a lease compare it with the monotonic clock of the process. If the time of the
-// servers jumps, the store accepts the new time only if it is closer to the wall clock of the
-// process. A [task.Manager] uses [task.Store.Now] for the times of records and for sleeps, and drops a
-// task once the clocks of both the process and the servers have reached its expiry.
+// Processes and servers may have wrong clocks. [task.Store.Now] is the time of the servers: [Open]
+// and each renewal of a lease compare it with the monotonic clock of the process. If the time of
+// the servers jumps, the store accepts the new time only if it is closer to the wall clock of the
+// process. A [task.Manager] uses [task.Store.Now] for the times of records and for sleeps, and
+// drops a task once the clocks of both the process and the servers have reached its expiry.
 //
 // The servers count lifetimes of messages by their wall clocks. If the clock of the leader of
 // TASKS-members is set forward, leases end early. If it is set back, the lease of a member that

@@ -69,9 +69,10 @@ type Store struct {
 // messages that it has removed. Leftover messages only take space, and those of tasks with a TTL
 // expire by themselves.
 //
-// RemoveOrphans also repairs the index of holders. A task can be missing in it if a member stops for
-// longer than its lease just before it writes a claim, continues after the others have processed
-// its end, and dies before it notices. No member takes such a task over until RemoveOrphans is called.
+// RemoveOrphans also repairs the index of holders. A task can be missing in it if a member stops
+// for longer than its lease just before it writes a claim, continues after the others have
+// processed its end, and dies before it notices. No member takes such a task over until
+// RemoveOrphans is called.
 //
 // Call RemoveOrphans from time to time, in one process. It reads all records.
 func (s *Store) RemoveOrphans(ctx context.Context) (removed int, err error) {

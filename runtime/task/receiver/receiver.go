@@ -217,9 +217,9 @@ func (o *Options) serveRequest(ctx context.Context, req *session.Request, next s
 	return next(ctx, req)
 }
 
-// admit returns the request to serve, or the error that rejects it. If it is to be a task, admit also
-// returns its task support; otherwise nil. It is not part of serveRequest, so that the frames below a
-// running handler are small.
+// admit returns the request to serve, or the error that rejects it. If it is to be a task, admit
+// also returns its task support; otherwise nil. It is not part of serveRequest, so that the frames
+// below a running handler are small.
 func (o *Options) admit(ctx context.Context, req *session.Request) (*session.Request, *Support, error) {
 	if m, ok := mcp.LookupMethod(req.Method); !ok || !m.Task {
 		return req, nil, nil

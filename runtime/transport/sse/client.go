@@ -72,14 +72,14 @@ var ErrEndpoint = errors.New("sse: no endpoint")
 // [*httpclient.StatusError], and the connection stays open. A request whose POST was sent waits for
 // its answer on the stream, even if the response to the POST is lost. Write of a notification
 // returns when the server has accepted it or it is lost. Write of a request or an answer does not
-// wait for that. If notifications/initialized is lost or rejected, the connection sends it again, with
-// the delays of [httpclient.Options], until the server accepts it.
+// wait for that. If notifications/initialized is lost or rejected, the connection sends it again,
+// with the delays of [httpclient.Options], until the server accepts it.
 //
 // A broken stream cannot be resumed, and the server's session ends with it. The connection is a
 // [transport.Reopener]: Read returns a [*transport.SessionLostError], requests that were sent fail,
 // and Reopen opens another stream. It retries with increasing delays; see [httpclient.Options]. The
-// connection also drops the session if the server answers a message with status 404. Reopen fails if
-// the server rejects the new stream, but not because of a response that a proxy without a server
+// connection also drops the session if the server answers a message with status 404. Reopen fails
+// if the server rejects the new stream, but not because of a response that a proxy without a server
 // gives: status 404 or 405, a page, or a redirect. If the stream of the first session breaks before
 // initialize is answered, the connection ends.
 //

@@ -50,8 +50,8 @@ type client struct {
 	exchanges map[jsonrpc.ID]*exchange // unanswered requests
 }
 
-// Dial returns a connection to the server at serverURL, for a session in the role of the client (MCP
-// transports, "Streamable HTTP"). It sends nothing before the first Write.
+// Dial returns a connection to the server at serverURL, for a session in the role of the client
+// (MCP transports, "Streamable HTTP"). It sends nothing before the first Write.
 //
 // Each written message is one POST. It is not repeated once the server may have received it, except
 // for messages that are harmless to receive twice: answers and notifications/initialized are sent
@@ -63,20 +63,19 @@ type client struct {
 // notification returns when the server has accepted it or it is lost, which takes StallTimeout if
 // the server does not respond, so that later messages arrive after it. Write of a request does not
 // wait for its answer, and Write of an answer does not wait for the server to accept it. The server
-// sends nothing before it has received notifications/initialized: the connection repeats that until the
-// server accepts it.
+// sends nothing before it has received notifications/initialized: the connection repeats that until
+// the server accepts it.
 //
-// If the server answers with status 404 because it has
-// dropped the session, Read returns a [*transport.SessionLostError], and requests that the server
-// had accepted fail. If a server drops one session after another without accepting a message, or
-// within RetryDelay, the delay of Reopen increases; see [httpclient.Options]. After Reopen, status
-// 404 or 405, a page or a redirect in response to initialize or server/discover is not a rejection:
-// a proxy whose server is down may answer so. Nor does any of them but 405 end a standing stream
-// that has been open before.
+// If the server answers with status 404 because it has dropped the session, Read returns a
+// [*transport.SessionLostError], and requests that the server had accepted fail. If a server drops
+// one session after another without accepting a message, or within RetryDelay, the delay of Reopen
+// increases; see [httpclient.Options]. After Reopen, status 404 or 405, a page or a redirect in
+// response to initialize or server/discover is not a rejection: a proxy whose server is down may
+// answer so. Nor does any of them but 405 end a standing stream that has been open before.
 //
-// Many servers answer with status 400 instead of 404. As that status has other meanings, the connection
-// then sends a ping within the session: if the server rejects it with an HTTP status, and not with
-// an answer to the ping, it has dropped the session.
+// Many servers answer with status 400 instead of 404. As that status has other meanings, the
+// connection then sends a ping within the session: if the server rejects it with an HTTP status,
+// and not with an answer to the ping, it has dropped the session.
 //
 // The id of the session is secret and does not appear in errors and logs.
 //

@@ -80,19 +80,20 @@
 // (-31050, -31051). All other errors are outcomes of a request that was served, with status 200. An
 // accepted notification has status 202. Batches and responses are rejected.
 //
-// The answer is JSON. With the first notification of the handler, or after Streams.After, the response
-// becomes an event stream instead, which ends with the answer. Its events have no ids. If the client
-// disconnects, or accepts no data for Timeouts.Stall, the context of the handler ends, and nothing
-// more is sent. A handler that sends a notification waits until it is written, so nothing is queued
-// for slow clients.
+// The answer is JSON. With the first notification of the handler, or after Streams.After, the
+// response becomes an event stream instead, which ends with the answer. Its events have no ids. If
+// the client disconnects, or accepts no data for Timeouts.Stall, the context of the handler ends,
+// and nothing more is sent. A handler that sends a notification waits until it is written, so
+// nothing is queued for slow clients.
 //
 // # Limits
 //
 // Requests have limits for each principal: how many are not answered, the bytes of those that are
 // being received or served, and the bytes of long answers that are not yet read ([HandlerOptions],
-// Limits.SessionsPerPrincipal and Limits.Message). Clients without a principal have these limits for each
-// network ([Access.ClientAddress]), so that one stranger cannot take all places. The number
-// of modern requests is limited for all clients together, too, as that of sessions is (Limits.Sessions).
+// Limits.SessionsPerPrincipal and Limits.Message). Clients without a principal have these limits
+// for each network ([Access.ClientAddress]), so that one stranger cannot take all places. The
+// number of modern requests is limited for all clients together, too, as that of sessions is
+// (Limits.Sessions).
 //
 // Events pending for slow connections are limited per session and per principal, and connections
 // that accept no data are closed. Stored events, sessions and streams are limited, too
@@ -116,7 +117,8 @@
 // answer.
 //
 // A wrapper without Unwrap also hides the deadlines of the connection. Then Timeouts.Stall and
-// Timeouts.Read of the Handler have no effect, and the WriteTimeout of the http.Server ends streams.
+// Timeouts.Read of the Handler have no effect, and the WriteTimeout of the http.Server ends
+// streams.
 //
 // # Access
 //

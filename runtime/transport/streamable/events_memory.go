@@ -18,8 +18,7 @@ const (
 
 // MemoryOptions sets the limits of [NewMemoryStore]. The zero value means the defaults.
 type MemoryOptions struct {
-	// MaxBytes limits the size in bytes of the events of all sessions; default
-	// 64 MiB.
+	// MaxBytes limits the size in bytes of the events of all sessions; default 64 MiB.
 	MaxBytes int
 	// MaxSessionBytes limits the size in bytes of the events of one session; default
 	// 8 MiB, and at most MaxBytes.

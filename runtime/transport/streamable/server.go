@@ -143,16 +143,14 @@ type Streams struct {
 	// tasks/get and tasks/list are always answered with JSON.
 	//
 	// The stream of a modern request cannot be resumed. It keeps the connection open, by KeepAlive,
-	// and its status is 200 also for an error. For such requests, Off means
-	// half a second.
+	// and its status is 200 also for an error. For such requests, Off means half a second.
 	//
 	// An answer in JSON is lost if its connection breaks: the client does not know whether the
 	// request was served, and should not repeat it unless it is idempotent. An event stream is lost
-	// only until its first event has arrived, and that event does not wait for the answer. With Off,
-	// fewer answers are lost, and a request costs more. Clients of
-	// revisions before 2025-11-25 receive no such event, and can resume only after they have
-	// received a message. A task exists even if the answer with its id is lost: the client finds it
-	// with tasks/list.
+	// only until its first event has arrived, and that event does not wait for the answer. With
+	// Off, fewer answers are lost, and a request costs more. Clients of revisions before 2025-11-25
+	// receive no such event, and can resume only after they have received a message. A task exists
+	// even if the answer with its id is lost: the client finds it with tasks/list.
 	After time.Duration
 
 	// Retry is how long clients wait before they reconnect; default a second.
@@ -466,10 +464,10 @@ func (h *Handler) Drain() {
 // ended and all modern requests are answered. Handlers can still send input requests. Sessions in a
 // [SessionStore] stay there. If ctx ends first, Shutdown answers the remaining requests with an
 // error, closes all sessions, and returns the cause of ctx. It does not wait for handlers of modern
-// requests that ignore the end of their context, nor, for longer than four times Timeouts.Flush, for a
-// Store or a Locator that does not return. Unlike Close, it does not interrupt writes to connections:
-// closing the http.Server does. If a connection belongs to no session.Session, its Read returns
-// [io.EOF], and its owner decides when to close.
+// requests that ignore the end of their context, nor, for longer than four times Timeouts.Flush,
+// for a Store or a Locator that does not return. Unlike Close, it does not interrupt writes to
+// connections: closing the http.Server does. If a connection belongs to no session.Session, its
+// Read returns [io.EOF], and its owner decides when to close.
 func (h *Handler) Shutdown(ctx context.Context) error {
 	h.Drain()
 	if h.forwarder != nil {

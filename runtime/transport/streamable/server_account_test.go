@@ -99,8 +99,8 @@ func TestServerLimitsUnreadAnswersOfAllSessions(t *testing.T) {
 }
 
 // The messages of all sessions of a principal that are being received or served have four times
-// Limits.Message, apart from Limits.Initialize bytes of each. A request counts until it is answered, also
-// without a connection, or until its session ends.
+// Limits.Message, apart from Limits.Initialize bytes of each. A request counts until it is
+// answered, also without a connection, or until its session ends.
 func TestServerLimitsRequestBytesOfAllSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{Limits: streamable.Limits{Message: 50 << 10, Initialize: 10 << 10}, Access: streamable.Access{Principal: byToken}})
@@ -203,7 +203,8 @@ func TestServerLimitsRequestsOfAllSessions(t *testing.T) {
 }
 
 // The messages that wait for the connections of all sessions of a principal have a limit together.
-// Above it, each session has room for Limits.Initialize bytes, or for one message. Nothing is dropped.
+// Above it, each session has room for Limits.Initialize bytes, or for one message. Nothing is
+// dropped.
 func TestServerLimitsQueuesOfAllSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, sent := serveLogs(t, streamable.HandlerOptions{Limits: streamable.Limits{Message: 50 << 10, Initialize: 10 << 10}, Timeouts: streamable.Timeouts{Stall: time.Minute}, Access: streamable.Access{Principal: byToken}})

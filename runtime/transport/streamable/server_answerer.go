@@ -105,8 +105,8 @@ func (a *answerer) end() {
 	}
 }
 
-// Send implements [transport.Response]. It waits while the client accepts no data, for Timeouts.Stall
-// at most. The response to a notification has no room for others.
+// Send implements [transport.Response]. It waits while the client accepts no data, for
+// Timeouts.Stall at most. The response to a notification has no room for others.
 func (a *answerer) Send(text []byte) error {
 	if a.id.IsZero() {
 		return nil

@@ -187,8 +187,8 @@ func (c *serverConn) Release(id jsonrpc.ID) {
 }
 
 // send adds a message to a stream. Unless the message is an answer, send first waits until the
-// session has room for it. An answer is added at once. Then send waits until no more than Limits.Queue
-// is pending.
+// session has room for it. An answer is added at once. Then send waits until no more than
+// Limits.Queue is pending.
 func (c *serverConn) send(ctx context.Context, st *serverStream, m transport.Message) error {
 	var room int
 	if !m.Answer {

@@ -257,8 +257,8 @@ func (s *streamWriter) add(e Event) bool {
 var longTail = []byte(eventstream.Tail)
 
 // flush writes the buffer. It returns false if the connection is lost or the client accepts no data
-// for Timeouts.Stall. It also returns false if the writer cannot flush and the client can resume the
-// stream: then the data arrives only when the connection ends.
+// for Timeouts.Stall. It also returns false if the writer cannot flush and the client can resume
+// the stream: then the data arrives only when the connection ends.
 func (s *streamWriter) flush() bool {
 	var err error
 	if s.long == nil {

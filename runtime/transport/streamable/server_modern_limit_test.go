@@ -104,8 +104,8 @@ func TestSizeOfModernMessages(t *testing.T) {
 	})
 }
 
-// The messages of a principal that are being received or served have four times Limits.Message, apart
-// from Limits.Initialize bytes of each. Other principals are not affected.
+// The messages of a principal that are being received or served have four times Limits.Message,
+// apart from Limits.Initialize bytes of each. Other principals are not affected.
 func TestServerLimitsBodiesOfModernRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const max, free = 200 << 10, 10 << 10

@@ -359,7 +359,8 @@ func TestStatusOfModernErrors(t *testing.T) {
 		{&jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown tool"}, 200, -32602, ""},
 		{&jsonrpc.Error{Code: 7, Message: "own"}, 200, 7, ""},
 		{errors.New("failed"), 200, -32603, ""},
-		// Reserved codes are mapped to others, and that of a missing resource to the one of these revisions.
+		// Reserved codes are mapped to others, and that of a missing resource to the one of these
+		// revisions.
 		{&jsonrpc.Error{Code: -32000, Message: "own"}, 200, -31000, ""},
 		{&jsonrpc.Error{Code: -32002, Message: "no resource"}, 200, -32602, ""},
 		{&jsonrpc.Error{Code: -32019, Message: "own"}, 200, -31019, ""},

@@ -23,7 +23,8 @@ func (h *Handler) sweepLater() {
 	}
 }
 
-// sweepIdle ends the sessions that have been idle for Timeouts.Idle, and calls touch for the others.
+// sweepIdle ends the sessions that have been idle for Timeouts.Idle, and calls touch for the
+// others.
 func (h *Handler) sweepIdle() {
 	h.mu.Lock()
 	h.sweep = nil

@@ -401,8 +401,8 @@ func TestServerLimitsSizeOfInitialize(t *testing.T) {
 	})
 }
 
-// Incomplete messages hold at most Limits.Initialize without a session, and four times Limits.Message
-// within a session, apart from Limits.Initialize bytes of each.
+// Incomplete messages hold at most Limits.Initialize without a session, and four times
+// Limits.Message within a session, apart from Limits.Initialize bytes of each.
 func TestServerLimitsIncompleteMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{Limits: streamable.Limits{Message: 200 << 10, Initialize: 10 << 10}, Timeouts: streamable.Timeouts{Read: time.Minute}})

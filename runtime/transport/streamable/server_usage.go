@@ -9,10 +9,10 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
 )
 
-// place counts a POST without a session against Limits.Sessions, from before its message is read until
-// its answer is written, or until its connection is over if that is later. Otherwise clients that
-// write or read slowly could hold any number of messages in memory. All POSTs of a Stateless handler
-// have a place, and modern requests.
+// place counts a POST without a session against Limits.Sessions, from before its message is read
+// until its answer is written, or until its connection is over if that is later. Otherwise clients
+// that write or read slowly could hold any number of messages in memory. All POSTs of a Stateless
+// handler have a place, and modern requests.
 type place struct {
 	usage *usage
 	users int // the POST and the connection; guarded by the mu of the handler

@@ -29,9 +29,9 @@
 //
 // # Limits
 //
-// Package sdklimits lists what an SDK makes impossible. Cases with a limit run nevertheless, and must fail:
-// if one passes, the test reports that the limit is lifted. Cases that fail only at times, because
-// of an SDK, are run again until they pass.
+// Package sdklimits lists what an SDK makes impossible. Cases with a limit run nevertheless, and
+// must fail: if one passes, the test reports that the limit is lifted. Cases that fail only at
+// times, because of an SDK, are run again until they pass.
 package embedtest
 
 import (

@@ -8,14 +8,14 @@
 // sleeps, input requests, waits for the first of several events and for signals, registered undos,
 // branches of RunAll and of goroutines, blocks with a deadline, loops, fallbacks and compensations
 // in a defer. Handlers, branches, steps, undos and deferred functions may panic, and the result of
-// the handler may be one that cannot be sent. Some programs let
-// two operations of one branch overlap, or wait for events in an undo, which are mistakes. The
-// function of a case may look something up before its input request, which it does not make if its
-// context ends meanwhile. Goroutines may cancel the context of all others when one of them gets a
-// suspension, as an errgroup.Group does. Data can be generated from a seed, run as a handler, made smaller, and
-// printed as text that resembles Go.
-// A program does not look at the errors that it gets, as many handlers do not: it does something
-// else instead, compensates or tries again, whatever the reason is.
+// the handler may be one that cannot be sent. Some programs let two operations of one branch
+// overlap, or wait for events in an undo, which are mistakes. The function of a case may look
+// something up before its input request, which it does not make if its context ends meanwhile.
+// Goroutines may cancel the context of all others when one of them gets a suspension, as an
+// errgroup.Group does. Data can be generated from a seed, run as a handler, made smaller, and
+// printed as text that resembles Go. A program does not look at the errors that it gets, as many
+// handlers do not: it does something else instead, compensates or tries again, whatever the reason
+// is.
 //
 // A fate is what happens to a call apart from what its program says: whether it is a plain call in
 // a session, a plain call in rounds, a call that becomes a task, which need not be durable, or a

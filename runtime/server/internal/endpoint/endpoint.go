@@ -1,5 +1,5 @@
-// Package endpoint opens what a server serves on its own: standard input and output, and a TCP address
-// over HTTP.
+// Package endpoint opens what a server serves on its own: standard input and output, and a TCP
+// address over HTTP.
 package endpoint
 
 import (
@@ -24,9 +24,9 @@ const (
 func Stdio() transport.Conn { return stdio.Server(stdio.Options{}) }
 
 // NewServer returns an HTTP server whose connections end if they bring no request, or accept no
-// data for the duration stall. Over HTTP/2, the deadlines that a handler sets do not end a write while
-// the connection accepts no data. config is nil without TLS. log receives the errors that the server
-// does not return, such as those of TLS.
+// data for the duration stall. Over HTTP/2, the deadlines that a handler sets do not end a write
+// while the connection accepts no data. config is nil without TLS. log receives the errors that the
+// server does not return, such as those of TLS.
 func NewServer(h http.Handler, config *tls.Config, stall time.Duration, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler: h, TLSConfig: config, ReadHeaderTimeout: HeaderTimeout, IdleTimeout: IdleTimeout, ConnContext: connContext,
@@ -43,8 +43,8 @@ func Serve(s *http.Server, l net.Listener) error {
 	return s.Serve(newListener(l))
 }
 
-// ServeShort serves a request that h neither reads nor answers at length. It limits the time in which
-// the rest of the request must arrive and the client accept the response.
+// ServeShort serves a request that h neither reads nor answers at length. It limits the time in
+// which the rest of the request must arrive and the client accept the response.
 func ServeShort(h http.Handler, w http.ResponseWriter, r *http.Request) {
 	conn := http.NewResponseController(w)
 	end := time.Now().Add(HeaderTimeout)

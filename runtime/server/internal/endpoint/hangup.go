@@ -26,8 +26,8 @@ const (
 // served, although the client has already sent a part of the next request. While a handler runs,
 // package net/http waits for one byte of the connection, and ends the context of the request if the
 // connection ends instead. If the byte is there, it does not read further, so that the context goes
-// on until a write fails. From then on, a connection of this listener reads ahead, into memory, until
-// net/http reads again.
+// on until a write fails. From then on, a connection of this listener reads ahead, into memory,
+// until net/http reads again.
 //
 // A connection with TLS is not wrapped, because net/http must know it: its clients can use HTTP/2,
 // which tells the server when a request ends.

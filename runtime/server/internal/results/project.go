@@ -41,8 +41,8 @@ func Project(rev mcp.Revision, result codec.Encoder) codec.Encoder {
 	return mcp.Project(rev, result)
 }
 
-// projectToolResult is Project for the result of a tool. Where the revision lacks structured output,
-// a result without content gets it as a text block.
+// projectToolResult is Project for the result of a tool. Where the revision lacks structured
+// output, a result without content gets it as a text block.
 func projectToolResult(rev mcp.Revision, result *mcp.CallToolResult) *mcp.CallToolResult {
 	r := result
 	if content, changed := describe(rev, r.Content); changed {

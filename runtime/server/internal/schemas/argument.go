@@ -17,8 +17,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
-// Arguments are the arguments of a prompt that are fields of a struct. They are nil for a prompt that
-// takes a map.
+// Arguments are the arguments of a prompt that are fields of a struct. They are nil for a prompt
+// that takes a map.
 type Arguments []Argument
 
 // Argument is an argument of a prompt, and the field that holds it.
@@ -125,8 +125,8 @@ func (set Arguments) Check(described map[string]bool) error {
 	return nil
 }
 
-// Decode sets the fields of a struct to the arguments that are present, or to their defaults. Its error
-// names the argument that does not comply with its field.
+// Decode sets the fields of a struct to the arguments that are present, or to their defaults. Its
+// error names the argument that does not comply with its field.
 func (set Arguments) Decode(ctx context.Context, in reflect.Value, arguments map[string]string) error {
 	for _, a := range set {
 		text, ok := arguments[a.name]

@@ -1,11 +1,11 @@
-// Package schemas holds what a server knows about JSON Schemas: it infers them from Go types and the
-// tags of their fields, and applies those of its features. An [Input] validates arguments of a tool
-// and adds defaults, an [Output] validates its output, a [Form] is what a user fills in, and
+// Package schemas holds what a server knows about JSON Schemas: it infers them from Go types and
+// the tags of their fields, and applies those of its features. An [Input] validates arguments of a
+// tool and adds defaults, an [Output] validates its output, a [Form] is what a user fills in, and
 // [Arguments] are those of a prompt.
 //
-// A [Schema] describes the JSON that package codec/value decodes into a type, or encodes from it. It is
-// for authors, so a tag that has no effect, or a value that does not comply with the rest of the
-// schema, is an error when the feature is added, and names the field and what to write instead.
+// A [Schema] describes the JSON that package codec/value decodes into a type, or encodes from it.
+// It is for authors, so a tag that has no effect, or a value that does not comply with the rest of
+// the schema, is an error when the feature is added, and names the field and what to write instead.
 package schemas
 
 import (

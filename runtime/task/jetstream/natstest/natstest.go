@@ -1,5 +1,5 @@
-// Package natstest runs NATS servers with JetStream inside a test, on loopback and on free ports, for
-// tests of programs that run as a fleet.
+// Package natstest runs NATS servers with JetStream inside a test, on loopback and on free ports,
+// for tests of programs that run as a fleet.
 package natstest
 
 import (
@@ -15,8 +15,8 @@ import (
 type Cluster struct{ servers *natstest.Cluster }
 
 // Run starts n servers and stops them when the test ends. Their files are in a folder that the test
-// removes. One server is not clustered. Run returns once the servers accept requests for streams, and
-// fails the test if they do not start.
+// removes. One server is not clustered. Run returns once the servers accept requests for streams,
+// and fails the test if they do not start.
 func Run(t testing.TB, n int) *Cluster {
 	t.Helper()
 	return &Cluster{natstest.Run(t, n)}

@@ -1,5 +1,5 @@
-// Package natstest runs NATS servers with JetStream for tests, on loopback and on free ports. A test
-// can stop and restart each of them.
+// Package natstest runs NATS servers with JetStream for tests, on loopback and on free ports. A
+// test can stop and restart each of them.
 //
 // [Run] runs the servers inside the test process, [RunProcesses] in separate processes. These
 // can also stall and have a clock that is wrong. A [Disk] can be full.
@@ -178,7 +178,8 @@ func (c *Cluster) find(q question) (found []int) {
 	return found
 }
 
-// Until waits until a condition holds for which there is no event. It fails the test after a minute.
+// Until waits until a condition holds for which there is no event. It fails the test after a
+// minute.
 func Until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !holds(); time.Sleep(2 * time.Millisecond) {
@@ -221,8 +222,8 @@ func (c *Cluster) Server(i int) *server.Server {
 	return s.Server
 }
 
-// Intercept makes f receive the messages to a subject, in place of the subscribers, until f or the test
-// calls end. The servers must run in the test process.
+// Intercept makes f receive the messages to a subject, in place of the subscribers, until f or the
+// test calls end. The servers must run in the test process.
 func (c *Cluster) Intercept(subject string, f func(m *nats.Msg, end func())) (end func()) {
 	c.t.Helper()
 	account := c.Server(0).GlobalAccount()
@@ -279,8 +280,9 @@ func (c *Cluster) Restart(i int) {
 	c.mu.Unlock()
 }
 
-// Leader returns the number of the node that leads a stream. It waits until exactly one of the nodes
-// that run and are not paused takes itself for the leader: an earlier leader may do so for a while.
+// Leader returns the number of the node that leads a stream. It waits until exactly one of the
+// nodes that run and are not paused takes itself for the leader: an earlier leader may do so for a
+// while.
 func (c *Cluster) Leader(stream string) int {
 	c.t.Helper()
 	var leaders []int
