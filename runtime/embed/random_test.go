@@ -178,8 +178,8 @@ func TestGeneratedHandlersHaveOneResult(t *testing.T) {
 			start()
 			defer func() { m.Close(context.Background()) }()
 			after := []time.Duration{-1, time.Millisecond, 90 * time.Minute}[g.IntN(3)]
-			call := receiver.Extension(receiver.ExtensionOptions{
-				Manager: func() *task.Manager { return m },
+			call := receiver.Middleware(receiver.Options{
+				Manager: m,
 				Support: func(context.Context, *session.Request) (receiver.Support, error) {
 					return receiver.Support{Mode: mcp.TaskSupportOptional, Name: "t", Restartable: true, After: after}, nil
 				},

@@ -190,7 +190,7 @@ func cancelledByPeer(cause error) bool {
 
 // received returns the outcome of a handler that has returned a result.
 func received(result codec.Encoder) (out outcome) {
-	switch r := unwrap(result).(type) {
+	switch r := result.(type) {
 	case *mcp.CallToolResult:
 		if r.IsError != nil && *r.IsError {
 			out.errorType = toolError
@@ -242,17 +242,6 @@ func (t *Telemetry) learn(op *operation, params json.RawMessage) {
 	op.entry = t.entryOf(k) // counts the active operations of the same method
 	op.span.SetName(op.entry.span)
 	op.span.SetAttributes(op.entry.attrs...)
-}
-
-// unwrap returns the innermost value of v. The values around it add members to its JSON.
-func unwrap(v codec.Encoder) codec.Encoder {
-	for {
-		u, ok := v.(interface{ Unwrap() codec.Encoder })
-		if !ok {
-			return v
-		}
-		v = u.Unwrap()
-	}
 }
 
 // maxMethod is the maximum length in bytes of methods that are reported by name although the
@@ -308,7 +297,7 @@ func (t *Telemetry) beginSent(ctx context.Context, call *session.Call) (derived 
 		k.revision = req.Revision()
 	}
 	uri := ""
-	switch p := unwrap(call.Params).(type) {
+	switch p := call.Params.(type) {
 	case *mcp.CallToolRequestParams:
 		k.target = p.Name
 	case *mcp.GetPromptRequestParams:

@@ -2,17 +2,14 @@ package server
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/mcpwire/mcpwire/codec"
-	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
-	"github.com/mcpwire/mcpwire/runtime/server/internal/results"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
@@ -126,78 +123,4 @@ func (s *Server) hasMethod(methods ...string) bool {
 		}
 	}
 	return false
-}
-
-// receive is the receiving middleware of a session. It removes members from the result of
-// initialize that the negotiated revision does not define. It drops the cached roots when the
-// client announces a change. It calls [Hooks.Initialized] and RootsChanged. It enforces
-// [Limits.Calls] on requests, but not on the work of their tasks, which may run much later, or
-// again. It rejects requests with too few scopes, and tasks/list of a client without a principal.
-func (p *peer) receive(next session.Handler) session.Handler {
-	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
-		if err := p.admit(ctx, req); err != nil {
-			return nil, err
-		}
-		switch req.Method {
-		case mcp.MethodNotificationsInitialized:
-			if f := p.s.cfg.Hooks.Initialized; f != nil && req.IsNotification() && p.initialized.CompareAndSwap(false, true) {
-				f(ctx, newCall(ctx, p))
-			}
-		case mcp.MethodNotificationsRootsListChanged:
-			p.roots.changed()
-			if f := p.s.cfg.Hooks.RootsChanged; f != nil && req.IsNotification() {
-				f(ctx, newCall(ctx, p))
-			}
-		case mcp.MethodTasksList:
-			if session.Principal(ctx) == "" {
-				return nil, jsonrpc.MethodNotFound(req.Method)
-			}
-		}
-		result, err := next(ctx, req)
-		if handshake, ok := result.(*mcp.InitializeResult); ok && err == nil {
-			if session.Principal(ctx) == "" {
-				handshake = undeclareList(handshake)
-			}
-			return results.ProjectInitialize(mcp.Revision(handshake.ProtocolVersion), handshake), nil
-		}
-		return result, err
-	}
-}
-
-// admit returns an error if the client calls too often, or its token has too few scopes.
-func (p *peer) admit(ctx context.Context, req *session.Request) error {
-	if p.s.cfg.Limits.Calls > 0 && p.s.limited(req) && !allow(p.limitsOf(ctx).calls) {
-		return &jsonrpc.Error{Code: session.CodeOverloaded, Message: "overloaded: too many calls, try again later"}
-	}
-	return p.s.permit(ctx, req.Method, req.Params)
-}
-
-// receiveTasks is the receiving middleware for tasks that the client runs. Sessions without such
-// tasks bypass it.
-func (p *peer) receiveTasks(next session.Handler) session.Handler {
-	related := next
-	for _, m := range p.s.taskMiddleware.Receiving {
-		related = m(related)
-	}
-	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
-		if p.requestsTasks.Load() {
-			return related(ctx, req)
-		}
-		return next(ctx, req)
-	}
-}
-
-// sendTasks is the sending middleware for tasks that the client runs. Sessions without such tasks
-// bypass it.
-func (p *peer) sendTasks(next session.Sender) session.Sender {
-	related := next
-	for _, m := range p.s.taskMiddleware.Sending {
-		related = m(related)
-	}
-	return func(ctx context.Context, call *session.Call) (json.RawMessage, error) {
-		if p.requestsTasks.Load() {
-			return related(ctx, call)
-		}
-		return next(ctx, call)
-	}
 }

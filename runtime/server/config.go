@@ -171,9 +171,9 @@ type Limits struct {
 type Middleware struct {
 	// All, if set, is called once, by [New], and returns middleware that wraps the handling
 	// of all requests and notifications, in sessions and without: it is outside of that of
-	// Session.Receiving. Unlike that, it knows the server; see [Server.Has]. The results of modern
-	// requests may have a method Unwrap, which returns the result without members that the server
-	// adds.
+	// Session.Receiving. Unlike that, it knows the server; see [Server.Has]. Both are called once,
+	// by [New], and what they return serves all clients. They see results as the handler has
+	// returned them, without members that the server adds to those of modern requests.
 	All func(s *Server) session.Middleware
 
 	// Tools, Prompts and Resources wrap the handling of all requests for features of their kind, the

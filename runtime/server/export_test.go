@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/mcpwire/mcpwire/mcp"
@@ -46,3 +48,21 @@ const DefaultMaxState = defaultMaxState
 const DefaultMaxURI = defaultMaxURI
 
 const DefaultMaxSubscriptionBytes = defaultMaxSubscriptionBytes
+
+// Routes describes the current routes of a server that have features: the name of each method, and
+// those of its features, the outermost first. The methods that are sent as notifications end with
+// an exclamation mark.
+func Routes(s *Server) (list []string) {
+	t := s.table()
+	for _, m := range append(s.methods(), mcp.Method{Name: "unknown"}, mcp.Method{Name: "unknown", Notification: true}) {
+		if r := t.Route(m.Name, m.Notification); len(r.Features) > 0 {
+			mark := ""
+			if m.Notification {
+				mark = "!"
+			}
+			list = append(list, m.Name+mark+": "+strings.Join(r.Features, " "))
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}

@@ -25,20 +25,20 @@ func (s *Server) extensionTasks() *task.Manager {
 	return m
 }
 
-// extensionSupport returns the task support of a modern request; see [receiver.ExtensionOptions]. A
+// extensionSupport is support for a request without a session. A
 // call of an unknown tool, or one whose header does not repeat its arguments, is rejected before it
 // can be a task.
-func (p *peer) extensionSupport(ctx context.Context, req *session.Request) (receiver.Support, error) {
-	t := p.calledTool(ctx, req)
+func (s *Server) extensionSupport(ctx context.Context, req *session.Request) (receiver.Support, error) {
+	t := s.calledTool(ctx, req)
 	if t == nil || t.support.Mode == "" {
 		return receiver.Support{Mode: mcp.TaskSupportForbidden}, nil
 	}
-	support, err := t.supportFor(ctx, p.s, req.Params)
+	support, err := t.supportFor(ctx, s, req.Params)
 	if err != nil || len(t.fields) == 0 {
 		return support, err
 	}
 	arguments, _ := codec.Member(req.Params, "arguments")
-	return support, t.checkFields(newCall(ctx, p), arguments)
+	return support, t.checkFields(newCall(ctx, s.peerFor(ctx, req)), arguments)
 }
 
 // watchedTasks returns the ids of tasks in the filter of a subscriptions/listen, or nil if there

@@ -83,7 +83,7 @@ func newOwnMethod(options []MethodOption) *ownMethod {
 
 // begin returns the call for a request. ok is false if the client must not use the method.
 func (m *ownMethod) begin(ctx context.Context, req *session.Request) (c *Call, ok bool) {
-	p, ok := ctx.Value(peerKey{}).(*peer)
+	p, ok := peerOf(ctx, req)
 	if !ok {
 		return nil, false // the handler is used outside of Config.Features.Methods
 	}
@@ -101,9 +101,6 @@ func declaresExtension(c *mcp.ClientCapabilities, id string) bool {
 	return ok
 }
 
-// peerKey is the key of the peer in the context of a handler of [Features.Methods].
-type peerKey struct{}
-
 // checkLogLevel rejects a modern request with an unknown log level (MCP logging, "Error Handling").
 // For methods of the protocol, the validation of the params does it.
 func checkLogLevel(req *session.Request) error {
@@ -120,21 +117,4 @@ func checkLogLevel(req *session.Request) error {
 		}
 	}
 	return nil
-}
-
-// methods returns the handler that calls those of [Features.Methods], and rest for other methods.
-func (p *peer) methods(rest session.Handler) session.Handler {
-	handlers := p.s.cfg.Features.Methods
-	if len(handlers) == 0 {
-		return rest
-	}
-	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
-		if h := handlers[req.Method]; h != nil {
-			if err := checkLogLevel(req); err != nil {
-				return nil, err
-			}
-			return h(context.WithValue(ctx, peerKey{}, p), req)
-		}
-		return rest(ctx, req)
-	}
 }

@@ -6,19 +6,18 @@ import (
 	"slices"
 
 	"github.com/mcpwire/mcpwire/codec"
-	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/server/internal/results"
 	"github.com/mcpwire/mcpwire/runtime/session"
-	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
 
 // newResponder sets the Responder of modern requests.
 func (s *Server) newResponder() {
 	s.modern = &peer{s: s} // requests of all principals share it, so it must have no state
+	s.modern.handler.p = s.modern
 	s.completer.SharesExtension = s.sharesExtension
 	s.limits = newPrincipalLimits(&s.cfg)
 	info := mcp.Implementation{Name: s.cfg.Info.Name, Title: s.cfg.Info.Title, Version: s.cfg.Info.Version}
@@ -26,10 +25,8 @@ func (s *Server) newResponder() {
 		s.completer.ServerInfo = text
 	}
 	cfg := s.cfg.Session
-	cfg.Handler = s.modern.methods(s.modern.handler())
-	cfg.Receiving = slices.Concat(s.middleware, []session.Middleware{s.finish}, cfg.Receiving)
-	cfg.Receiving = append(cfg.Receiving, s.receiveModern, receiver.Extension(receiver.ExtensionOptions{Manager: s.extensionTasks, Support: s.modern.extensionSupport}))
-	cfg.ExtensionMethods = receiver.ExtensionMethods()
+	cfg.State, cfg.Handler, cfg.Receiving = s.modern, s.handle, nil
+	cfg.ExtensionMethods = modern.ExtensionMethods()
 	s.responder = session.NewResponder(&cfg)
 }
 
@@ -37,49 +34,6 @@ func (s *Server) newResponder() {
 func (s *Server) servesModern() bool {
 	named := s.cfg.Session.Revisions
 	return named == nil || slices.ContainsFunc(named, func(rev mcp.Revision) bool { return rev.Traits().Sessionless })
-}
-
-// receiveModern is the innermost receiving middleware of modern requests. It enforces
-// [Limits.Calls]. It rejects requests with too few scopes, and methods of features that the
-// server has not declared (MCP, "Server Discovery").
-func (s *Server) receiveModern(next session.Handler) session.Handler {
-	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
-		if err := s.admitModern(ctx, req); err != nil {
-			return nil, err
-		}
-		return next(ctx, req)
-	}
-}
-
-// admitModern returns an error if receiveModern must reject the request.
-func (s *Server) admitModern(ctx context.Context, req *session.Request) error {
-	if err := s.modern.admit(ctx, req); err != nil {
-		return err
-	}
-	m, ok := mcp.LookupMethod(req.Method)
-	if !ok {
-		return nil
-	}
-	name := m.Needs(req.Revision())
-	if name == "" {
-		return nil
-	}
-	d, err := s.discovery()
-	if err == nil && !d.result.Capabilities.Declares(name) {
-		err = jsonrpc.MethodNotFound(req.Method)
-	}
-	return err
-}
-
-// finish is the outermost receiving middleware of modern requests. It completes results.
-func (s *Server) finish(next session.Handler) session.Handler {
-	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
-		result, err := next(ctx, req)
-		if err != nil {
-			return nil, err
-		}
-		return s.complete(req, result), nil
-	}
 }
 
 // discovery is a result of server/discover. It is immutable.

@@ -11,7 +11,6 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/server/internal/results"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
@@ -19,6 +18,8 @@ import (
 // peer holds the server's state for the client of one session.
 type peer struct {
 	s             *Server
+	handler       handler                         // serves its requests
+	base          session.Handler                 // of the session, which answers initialize; nil without one
 	session       atomic.Pointer[session.Session] // nil before it has opened, and for calls without a session
 	level         atomic.Int32                    // severity of the least severe messages that are sent
 	limits        *limits                         // nil for the peer of requests without sessions
@@ -53,8 +54,15 @@ type peer struct {
 
 func newPeer(s *Server) *peer {
 	p := &peer{s: s, limits: newLimits(&s.cfg)}
+	p.handler.p = p
 	p.setLevel("")
 	return p
+}
+
+// receive is the only receiving middleware of a session: the server has the rest in its own table.
+func (p *peer) receive(base session.Handler) session.Handler {
+	p.base = base
+	return p.s.handle
 }
 
 // limiter returns a limiter with bursts of twice the rate. If the rate is not positive, it returns
@@ -64,35 +72,6 @@ func limiter(perSecond float64) *rate.Limiter {
 		return nil
 	}
 	return rate.NewLimiter(rate.Limit(perSecond), max(1, int(2*perSecond)))
-}
-
-// handler returns the handler of the client's requests and notifications.
-func (p *peer) handler() session.Handler {
-	h := &handler{p: p}
-	rest := p.s.cfg.Session.Handler
-	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
-		if !serves(req) || req.IsNotification() && req.Session != nil {
-			if rest == nil {
-				return nil, methodNotFound(req)
-			}
-			return rest(ctx, req)
-		}
-		if known, _ := session.FromContext(ctx); known != req { // a re-run task, or a copy of middleware
-			ctx = session.NewContext(ctx, req)
-		}
-		rev := revision(req)
-		list, print := p.beginList(req.Method)
-		result, err := mcp.DispatchServer(ctx, h, rev, req.Method, req.Params)
-		if err != nil {
-			if result, err = h.dispatchAgain(ctx, req, err); err != nil {
-				return nil, err
-			}
-		}
-		if list != "" {
-			p.endList(ctx, list, print)
-		}
-		return results.Project(rev, result), nil
-	}
 }
 
 // dispatchAgain dispatches a request whose arguments are null again, with empty arguments. For other
@@ -140,40 +119,6 @@ func revision(req *session.Request) mcp.Revision {
 		return rev
 	}
 	return latest()
-}
-
-// serves reports whether handler serves the method of a request.
-func serves(req *session.Request) bool {
-	switch req.Method {
-	case mcp.MethodServerDiscover, mcp.MethodSubscriptionsListen:
-		return req.Revision().Has(req.Method)
-	case mcp.MethodLoggingSetLevel, mcp.MethodPromptsList, mcp.MethodResourcesTemplatesList,
-		mcp.MethodResourcesUnsubscribe, mcp.MethodToolsList:
-		return true
-	}
-	return callsAuthor(req.Method)
-}
-
-// callsAuthor reports whether requests of a method call a function of the server's author.
-func callsAuthor(method string) bool {
-	switch method {
-	case mcp.MethodCompletionComplete, mcp.MethodPromptsGet, mcp.MethodResourcesList, mcp.MethodResourcesRead,
-		mcp.MethodResourcesSubscribe, mcp.MethodToolsCall:
-		return true
-	}
-	return false
-}
-
-// limited reports whether [Limits.Calls] limits a request.
-func (s *Server) limited(req *session.Request) bool {
-	if req.IsNotification() {
-		return false
-	}
-	if s.cfg.Features.Methods[req.Method] != nil {
-		_, defined := mcp.LookupMethod(req.Method)
-		return !defined
-	}
-	return callsAuthor(req.Method) || req.Method == mcp.MethodSubscriptionsListen
 }
 
 // end drops the state of the session, and calls [Hooks.Unsubscribe] for its subscriptions.

@@ -239,8 +239,8 @@ func addTo[T feature, D any](x *set[T], def D, key func(*D) string, build func(D
 	if err := value.shared().fault; err != nil {
 		return nil, fmt.Errorf("server: %s %q: %w", x.kind, name, err)
 	}
-	if value.shared().scoped {
-		x.s.scoped.Store(true)
+	if value.shared().scoped && !x.s.scoped.Swap(true) {
+		x.s.features.Add(1) // before the feature exists: its requests pass the check of scopes
 	}
 	if err := x.add(name, value, printOf(x.kind, &def)); err != nil {
 		return nil, err

@@ -114,6 +114,9 @@ func (c *Call) taskSession(method, capability string) (*session.Session, error) 
 		return nil, &session.CapabilityError{Method: method, Capability: capability, Revision: sess.Revision()}
 	}
 	c.p.requestsTasks.Store(true)
+	if !c.p.s.asksForTasks.Swap(true) {
+		c.p.s.features.Add(1)
+	}
 	return sess, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/auth"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
+	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
 // RequireScopes requires scopes for each request that uses the feature: to call, get, read or
@@ -174,14 +175,21 @@ func memberText(object []byte, name string) string {
 	return text
 }
 
+// usesFeature reports whether the messages of a method refer to features; see featureScopes.
+var usesFeature = named(mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodResourcesSubscribe,
+	mcp.MethodSubscriptionsListen, mcp.MethodCompletionComplete)
+
+// needsScopes reports whether messages of a method may need scopes.
+func (s *Server) needsScopes(m mcp.Method) bool {
+	scopes := s.cfg.Features.Scopes
+	return len(scopes[allMethods]) > 0 || len(scopes[m.Name]) > 0 || s.scoped.Load() && usesFeature(m)
+}
+
 // permit returns an error if a request has an identity without the required scopes. Transports
 // usually reject such requests earlier.
-func (s *Server) permit(ctx context.Context, method string, params json.RawMessage) error {
-	if len(s.cfg.Features.Scopes) == 0 && !s.scoped.Load() {
-		return nil
-	}
+func (s *Server) permit(ctx context.Context, req *session.Request) error {
 	i, ok := auth.FromContext(ctx)
-	if !ok || i.HasScopes(s.RequiredScopes(ctx, method, params)...) {
+	if !ok || i.HasScopes(s.RequiredScopes(ctx, req.Method, req.Params)...) {
 		return nil
 	}
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "not authorized: the access token has too few scopes"}

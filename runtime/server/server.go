@@ -30,23 +30,25 @@ type Server struct {
 	cfg Config
 	log *slog.Logger // of the configuration; may be nil
 
-	middleware []session.Middleware // of Config.Middleware.All; empty without it
+	handler session.Handler        // route, with the middleware for all methods
+	routes  atomic.Pointer[routes] // see table
 
 	tools     *set[*tool]
 	resources *set[*resource]
 	templates *set[*template]
 	prompts   *set[*prompt]
 
-	modern     *peer // for modern requests
-	responder  *session.Responder
-	completer  results.Completer         // of modern results
-	features   atomic.Uint64             // number of changes of features and extensions
-	scoped     atomic.Bool               // some feature needs scopes
-	protected  atomic.Bool               // some handler needs authorization
-	discovered atomic.Pointer[discovery] // the result of server/discover
-	listeners  listeners
-	limits     *principalLimits // of modern requests
-	detached   *peer            // for calls that belong to no session, such as those of recovered tasks
+	modern       *peer // for modern requests
+	responder    *session.Responder
+	completer    results.Completer         // of modern results
+	features     atomic.Uint64             // number of changes of features and extensions
+	scoped       atomic.Bool               // some feature needs scopes
+	protected    atomic.Bool               // some handler needs authorization
+	asksForTasks atomic.Bool               // some client has been asked to create a task
+	discovered   atomic.Pointer[discovery] // the result of server/discover
+	listeners    listeners
+	limits       *principalLimits // of modern requests
+	detached     *peer            // for calls that belong to no session, such as those of recovered tasks
 
 	keys  *stateKeys // for what passes through clients
 	forms sync.Map   // of the types of Elicit; a [reflect.Type] has a [*schemas.Form]
@@ -102,9 +104,13 @@ func New(name, version string, cfg *Config) *Server {
 	s.keys = newStateKeys(&s.cfg)
 	s.cfg.Shared.StateKeys = nil
 	s.detached = newPeer(s)
+	s.handler = s.route
+	for _, m := range slices.Backward(s.cfg.Session.Receiving) {
+		s.handler = m(s.handler)
+	}
 	if s.cfg.Middleware.All != nil {
 		if m := s.cfg.Middleware.All(s); m != nil {
-			s.middleware = []session.Middleware{m}
+			s.handler = m(s.handler)
 		}
 	}
 	s.newResponder()
@@ -381,14 +387,13 @@ func (s *Server) allPeers() []*peer {
 // sessionConfig returns the configuration for the session of p.
 func (s *Server) sessionConfig(p *peer) *session.Config {
 	cfg := s.cfg.Session
-	cfg.Handler = p.methods(p.handler())
+	cfg.State, cfg.Handler, cfg.Receiving = p, nil, []session.Middleware{p.receive}
 	if s.servesModern() {
 		cfg.Responder = s.responder
 	}
-	cfg.Receiving = slices.Concat(s.middleware, cfg.Receiving, []session.Middleware{p.receive, p.receiveTasks})
-	cfg.Sending = append(append([]session.SendMiddleware(nil), cfg.Sending...), p.sendTasks)
-	if tasks := s.tasks.Load(); tasks != nil {
-		receiver.Attach(&cfg, receiver.Options{Manager: tasks, Support: p.support})
+	cfg.Sending = append(slices.Clone(cfg.Sending), p.sendTasks)
+	if s.tasks.Load() != nil {
+		cfg.Sending = append(cfg.Sending, receiver.Relate)
 	}
 	return &cfg
 }

@@ -258,7 +258,7 @@ func (s *Server) newManager(ctx context.Context, wrap func(task.Work) task.Work)
 				if !rerun.Continues(&r, e.value.version, e.value.accepted) {
 					return nil
 				}
-				return receiver.Work(e.value.keep(s.detached.handler()), r)
+				return receiver.Work(e.value.keep(s.dispatch), r)
 			}
 		}
 		if other == nil {

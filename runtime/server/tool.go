@@ -656,11 +656,14 @@ func errorResult(text string) *mcp.CallToolResult {
 
 // support returns the task support of a request; see [receiver.Options]. A call of an unknown tool
 // is rejected before it can be a task. A plain call is left to the handler, which knows the tool.
-func (p *peer) support(ctx context.Context, req *session.Request) (receiver.Support, error) {
+func (s *Server) support(ctx context.Context, req *session.Request) (receiver.Support, error) {
+	if req.Traits().TasksByServer {
+		return s.extensionSupport(ctx, req)
+	}
 	if _, asTask := req.Task(); !asTask {
 		return receiver.Support{Mode: mcp.TaskSupportOptional}, nil
 	}
-	t := p.calledTool(ctx, req)
+	t := s.calledTool(ctx, req)
 	if t == nil {
 		if name, ok := modern.TextMember(req.Params, "name"); ok {
 			return receiver.Support{}, invalidParams("unknown tool: %q", name)
@@ -670,14 +673,14 @@ func (p *peer) support(ctx context.Context, req *session.Request) (receiver.Supp
 	if t.support.Mode == "" {
 		return receiver.Support{Mode: mcp.TaskSupportForbidden}, nil
 	}
-	return t.supportFor(ctx, p.s, req.Params)
+	return t.supportFor(ctx, s, req.Params)
 }
 
 // calledTool returns the tool that a request calls, or nil if it is unknown or hidden.
-func (p *peer) calledTool(ctx context.Context, req *session.Request) *tool {
+func (s *Server) calledTool(ctx context.Context, req *session.Request) *tool {
 	name, ok := modern.TextMember(req.Params, "name")
-	e, found := p.s.tools.find(name)
-	if ok && found && (p.s.tools.open(e) || p.s.tools.shows(newCall(ctx, p), e)) {
+	e, found := s.tools.find(name)
+	if ok && found && (s.tools.open(e) || s.tools.shows(newCall(ctx, s.peerFor(ctx, req)), e)) {
 		return e.value
 	}
 	return nil

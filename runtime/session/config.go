@@ -23,6 +23,9 @@ type Config struct {
 	// outermost.
 	Receiving []Middleware
 
+	// State is a value for the Handler and the middleware, which [Request.State] returns.
+	State any
+
 	// Sending wraps the sending of requests and notifications. The first middleware is the
 	// outermost.
 	Sending []SendMiddleware

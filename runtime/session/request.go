@@ -83,6 +83,18 @@ func (r *Request) Connection() *Session {
 	return r.Session
 }
 
+// State returns the State of the [Config] of the session or the Responder that has received the
+// request, or nil if the request was made by [NewRequest].
+func (r *Request) State() any {
+	switch {
+	case r.Session != nil:
+		return r.Session.cfg.State
+	case r.state != nil:
+		return r.state.side.cfg.State
+	}
+	return nil
+}
+
 // Revision returns the protocol revision of the request: that of a modern request, or that of the
 // session, or that of [NewRequest].
 func (r *Request) Revision() mcp.Revision { return r.described().Revision() }

@@ -1,5 +1,10 @@
-// Package methods has what all callers and servers of methods share: params and results of methods
-// that the protocol does not define as Go values, and the cursors of paginated lists.
+// Package methods has what all callers and servers of methods share: a table of what happens to the
+// messages of each method, params and results of methods that the protocol does not define as Go
+// values, and the cursors of paginated lists.
+//
+// A [Table] has a [Route] for each method: its handler in the features that are on and concern the
+// method. It is compiled when features change, so that a message costs one lookup and passes nothing
+// that does not concern it.
 package methods
 
 import (

@@ -24,66 +24,6 @@ import (
 // DefaultAfter is how long a call runs before it becomes a task, if After of its [Support] is zero.
 const DefaultAfter = time.Second
 
-// ExtensionOptions configures [Extension].
-type ExtensionOptions struct {
-	// Manager returns the Manager that runs the tasks, or nil if there are no tasks: the handler
-	// then gets all requests. It is called for each request.
-	Manager func() *task.Manager
-
-	// Support returns the task support of a request whose method can be a task, or an error that
-	// rejects the request. It must be fast.
-	Support func(ctx context.Context, req *session.Request) (Support, error)
-}
-
-// ExtensionMethods returns the methods of requests that [Extension] serves, for
-// [session.Config.ExtensionMethods].
-func ExtensionMethods() (names []string) {
-	for _, m := range tasks.Methods() {
-		if !m.Notification {
-			names = append(names, m.Name)
-		}
-	}
-	return names
-}
-
-// Extension returns middleware for modern requests that offers tasks by the Tasks extension
-// (io.modelcontextprotocol/tasks).
-//
-// A request whose method can be a task, such as tools/call, becomes one if its client has declared
-// the extension in the request itself, and if its [Support] says so. Until then it is a plain
-// request: its context ends with the request, and it may report progress. When it has become a
-// task, its context ends with the task, and the goroutine of the handler continues. For other
-// clients, it stays a plain request, or fails if it can only run as a task.
-//
-// The middleware also serves the requests about tasks of the principal, including tasks that were
-// created in sessions. A client that has declared the tasks capability of sessions, and not the
-// extension, may use tasks/get and tasks/cancel for tasks that were created in sessions, and gets
-// the results that sessions have.
-func Extension(o ExtensionOptions) session.Middleware {
-	return func(next session.Handler) session.Handler {
-		return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
-			if req.IsNotification() {
-				return next(ctx, req)
-			}
-			m := o.Manager()
-			if tasks.RevisionExtTasks.Has(req.Method) {
-				if m == nil {
-					return next(ctx, req)
-				}
-				result, err := serveExtension(ctx, m, req)
-				if err != nil {
-					return nil, wireError(ctx, err)
-				}
-				return result, nil
-			}
-			if method, ok := mcp.LookupMethod(req.Method); ok && method.Task {
-				return o.serveRequest(ctx, m, req, next)
-			}
-			return next(ctx, req)
-		}
-	}
-}
-
 // DeclaresExtension reports whether the client of a request has declared the extension.
 func DeclaresExtension(req *session.Request) bool {
 	_, ok := req.ClientExtension(tasks.ExtensionID)
@@ -99,8 +39,8 @@ func MissingExtension() *jsonrpc.Error {
 	}
 }
 
-// serveRequest serves a request whose method can be a task.
-func (o ExtensionOptions) serveRequest(ctx context.Context, m *task.Manager, req *session.Request, next session.Handler) (codec.Encoder, error) {
+// serveByExtension serves a request whose method can be a task.
+func (o *Options) serveByExtension(ctx context.Context, req *session.Request, next session.Handler) (codec.Encoder, error) {
 	if _, ok := req.Task(); ok { // a member that modern revisions do not have
 		plain, err := withoutTask(req)
 		if err != nil {
@@ -108,13 +48,11 @@ func (o ExtensionOptions) serveRequest(ctx context.Context, m *task.Manager, req
 		}
 		req = plain
 	}
-	if m == nil {
-		return next(ctx, req)
-	}
-	support, err := o.Support(ctx, req)
+	support, err := o.support(ctx, req)
 	if err != nil {
 		return nil, err
 	}
+	m := o.Manager
 	required := support.Mode == mcp.TaskSupportRequired
 	if !required && support.Mode != mcp.TaskSupportOptional {
 		return next(ctx, req)

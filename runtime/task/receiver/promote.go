@@ -22,7 +22,7 @@ import (
 // if the request stays a plain one.
 type Promote func(entries []task.Entry) *task.Run
 
-// Pending is a plain request that may become a task while its handler is running; see [Extension].
+// Pending is a plain request that may become a task while its handler is running; see [Middleware].
 type Pending struct{ call *call }
 
 // PendingFrom returns the request under ctx if it may become a task, or has become one.

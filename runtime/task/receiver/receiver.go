@@ -8,8 +8,8 @@
 // The declared capabilities determine which requests can be tasks, and whether tasks can be listed
 // and cancelled. See [ServerCapabilities] and [ClientCapabilities].
 //
-// In revisions without sessions, [Extension] offers the tasks of a Manager by the Tasks extension.
-// Both can use one Manager: a principal finds all of its tasks in either way.
+// In revisions without sessions, [Middleware] offers the tasks of a Manager by the Tasks extension.
+// A principal finds all of its tasks in either way.
 package receiver
 
 import (
@@ -24,13 +24,14 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/codec/wire/rpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// Options configures [Attach] and [Sessions].
+// Options configures [Attach] and [Middleware].
 type Options struct {
 	// Manager runs the tasks. It is required.
 	Manager *task.Manager
@@ -64,7 +65,7 @@ type Support struct {
 	PollInterval  time.Duration
 
 	// After is how long a request of a client with the Tasks extension runs before it becomes a
-	// task; see [Extension]. A request that finishes earlier stays a plain one. 0 means
+	// task; see [Middleware]. A request that finishes earlier stays a plain one. 0 means
 	// [DefaultAfter]. With a negative value, if Mode is required, if Runner or Labels are set, and
 	// if the number of calls is limited (see [task.Config].Limits.Tool), the request is a task from
 	// its beginning; if it continues the input rounds of a plain request, it becomes a task after a
@@ -98,32 +99,76 @@ func (s *Support) work(next session.Handler, req *session.Request) task.Work {
 // task, not with the request, and [session.PeerFrom] returns the requestor of the task, even after
 // it has reconnected.
 func Attach(cfg *session.Config, o Options) {
-	cfg.Receiving = append(cfg.Receiving, Sessions(o))
-	cfg.Sending = append(cfg.Sending, relate)
+	cfg.Receiving = append(cfg.Receiving, Middleware(o))
+	cfg.Sending = append(cfg.Sending, Relate)
 }
 
-// Sessions returns the receiving middleware of [Attach]. It also serves requests of revisions with
-// sessions that [session.NewRequest] has made, and that belong to no [session.Session]. Their
-// principal is that of [transport.WithPrincipal], and all methods of the protocol that can be tasks
-// are offered as tasks.
-func Sessions(o Options) session.Middleware { return (&o).receive }
+// Middleware returns the receiving middleware of [Attach]. It also serves requests that belong to no
+// [session.Session].
+//
+// Requests of revisions with sessions that [session.NewRequest] has made have the principal of
+// [transport.WithPrincipal], and all methods of the protocol that can be tasks are offered as tasks.
+//
+// In revisions without sessions, it offers tasks by the Tasks extension
+// (io.modelcontextprotocol/tasks). A request whose method can be a task, such as tools/call, becomes
+// one if its client has declared the extension in the request itself, and if its [Support] says so.
+// Until then it is a plain request: its context ends with the request, and it may report progress.
+// When it has become a task, its context ends with the task, and the goroutine of the handler
+// continues. For other clients, it stays a plain request, or fails if it can only run as a task.
+//
+// The middleware also serves the requests about tasks of the principal, including tasks that were
+// created in sessions. A client that has declared the tasks capability of sessions, and not the
+// extension, may use tasks/get and tasks/cancel for tasks that were created in sessions, and gets
+// the results that sessions have.
+func Middleware(o Options) session.Middleware { return (&o).receive }
 
 // receive is the middleware for requests.
 func (o *Options) receive(next session.Handler) session.Handler {
-	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
-		if req.IsNotification() {
+	return func(ctx context.Context, req *session.Request) (result codec.Encoder, err error) {
+		extension := req.Session == nil && req.Traits().TasksByServer
+		switch {
+		case req.IsNotification():
+			return next(ctx, req)
+		case extension && tasks.RevisionExtTasks.Has(req.Method):
+			result, err = serveExtension(ctx, o.Manager, req)
+		case extension && canBeTask(req.Method):
+			return o.serveByExtension(ctx, req, next)
+		case !extension && isAboutTask(req.Method):
+			result, err = o.serveTasks(ctx, req)
+		case !extension && canBeTask(req.Method):
+			return o.serveRequest(ctx, req, next)
+		default:
 			return next(ctx, req)
 		}
-		switch req.Method {
-		case mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksList, mcp.MethodTasksCancel:
-			result, err := o.serveTasks(ctx, req)
-			if err != nil {
-				return nil, wireError(ctx, err)
-			}
-			return result, nil
+		if err != nil {
+			return nil, wireError(ctx, err)
 		}
-		return o.serveRequest(ctx, req, next)
+		return result, nil
 	}
+}
+
+// isAboutTask reports whether a method of sessions is about tasks.
+func isAboutTask(method string) bool {
+	switch method {
+	case mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksList, mcp.MethodTasksCancel:
+		return true
+	}
+	return false
+}
+
+// canBeTask reports whether requests of a method can be tasks. It is not part of receive, so that the
+// frames below a running handler are small.
+func canBeTask(method string) bool {
+	m, _ := mcp.LookupMethod(method)
+	return m.Task
+}
+
+// support returns the task support of a request.
+func (o *Options) support(ctx context.Context, req *session.Request) (Support, error) {
+	if o.Support == nil {
+		return Support{Mode: mcp.TaskSupportOptional}, nil
+	}
+	return o.Support(ctx, req)
 }
 
 // wireError converts an error for the peer. An error of a cancelled request is not sent and stays
@@ -160,8 +205,8 @@ func (o *Options) serveTasks(ctx context.Context, req *session.Request) (codec.E
 			if p != nil && p.Cursor != nil {
 				cursor = *p.Cursor
 			}
-			tasks, next, err := m.List(ctx, principal, cursor)
-			page := &mcp.ListTasksResult{Tasks: tasks}
+			list, next, err := m.List(ctx, principal, cursor)
+			page := &mcp.ListTasksResult{Tasks: list}
 			if next != "" {
 				page.NextCursor = &next
 			}
@@ -205,7 +250,7 @@ type payload struct{ raw json.RawMessage }
 
 func (p *payload) EncodeJSON(w *wire.Writer) { session.Raw(p.raw).EncodeJSON(w) }
 
-// serveRequest serves a request that is not about a task.
+// serveRequest serves a request whose method can be a task.
 func (o *Options) serveRequest(ctx context.Context, req *session.Request, next session.Handler) (codec.Encoder, error) {
 	req, support, err := o.admit(ctx, req)
 	switch {
@@ -221,9 +266,6 @@ func (o *Options) serveRequest(ctx context.Context, req *session.Request, next s
 // also returns its task support; otherwise nil. It is not part of serveRequest, so that the frames
 // below a running handler are small.
 func (o *Options) admit(ctx context.Context, req *session.Request) (*session.Request, *Support, error) {
-	if m, ok := mcp.LookupMethod(req.Method); !ok || !m.Task {
-		return req, nil, nil
-	}
 	metadata, asTask := req.Task()
 	offered := req.Session == nil || req.Session.TakesTask(req.Method)
 	if asTask && (!offered || string(metadata) == "null") { // the task member is ignored
@@ -236,12 +278,9 @@ func (o *Options) admit(ctx context.Context, req *session.Request) (*session.Req
 	if !offered {
 		return req, nil, nil
 	}
-	support := Support{Mode: mcp.TaskSupportOptional}
-	if o.Support != nil {
-		var err error
-		if support, err = o.Support(ctx, req); err != nil {
-			return nil, nil, err
-		}
+	support, err := o.support(ctx, req)
+	if err != nil {
+		return nil, nil, err
 	}
 	if err := refusal(req.Method, support.Mode, asTask); err != nil || !asTask {
 		return req, nil, err

@@ -102,7 +102,7 @@ func TestSessionsServesRequestsWithoutSession(t *testing.T) {
 			if reachable {
 				o.Requestor = func(context.Context, *session.Request) task.Requestor { return to }
 			}
-			h := receiver.Sessions(o)(func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			h := receiver.Middleware(o)(func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 				peer, ok := session.PeerFrom(ctx)
 				if !ok { // a plain request
 					return session.Raw(`{"plain":true}`), nil
@@ -149,13 +149,13 @@ const modernCall = `{"name":"t","_meta":{"io.modelcontextprotocol/protocolVersio
 
 // extension returns a handler whose requests may become tasks after a minute.
 func extension(m *task.Manager, tool func(ctx context.Context, pending receiver.Pending) (codec.Encoder, error)) session.Handler {
-	o := receiver.ExtensionOptions{
-		Manager: func() *task.Manager { return m },
+	o := receiver.Options{
+		Manager: m,
 		Support: func(context.Context, *session.Request) (receiver.Support, error) {
 			return receiver.Support{Mode: mcp.TaskSupportOptional, After: time.Minute}, nil
 		},
 	}
-	return receiver.Extension(o)(func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+	return receiver.Middleware(o)(func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 		pending, _ := receiver.PendingFrom(ctx)
 		return tool(ctx, pending)
 	})
@@ -283,7 +283,7 @@ func TestRequestFailsWithCauseOfItsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close(t.Context())
-	h := receiver.Sessions(receiver.Options{Manager: m})(func(context.Context, *session.Request) (codec.Encoder, error) {
+	h := receiver.Middleware(receiver.Options{Manager: m})(func(context.Context, *session.Request) (codec.Encoder, error) {
 		return nil, nil
 	})
 	ctx, cancel := context.WithCancelCause(t.Context())

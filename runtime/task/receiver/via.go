@@ -84,9 +84,9 @@ func (d detached) Value(key any) any {
 	return v
 }
 
-// relate is the sending middleware that adds the related task to messages of work. It also covers
+// Relate is the sending middleware of [Attach]. It adds the related task to messages of work. It also covers
 // messages that the work sends through the session directly.
-func relate(next session.Sender) session.Sender {
+func Relate(next session.Sender) session.Sender {
 	return func(ctx context.Context, call *session.Call) (json.RawMessage, error) {
 		if id := taskID(ctx); id != "" && !strings.HasPrefix(call.Method, "tasks/") {
 			call.SetMeta(task.RelatedTask, &mcp.RelatedTaskMetadata{TaskID: id})

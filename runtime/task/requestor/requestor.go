@@ -27,6 +27,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
@@ -82,11 +83,7 @@ func AttachWith(cfg *session.Config, o Options) *Tasks {
 		t.options.Respond = respond
 	}
 	if len(cfg.ExtensionMethods) == 0 {
-		for _, m := range tasks.Methods() {
-			if !m.Notification {
-				cfg.ExtensionMethods = append(cfg.ExtensionMethods, m.Name)
-			}
-		}
+		cfg.ExtensionMethods = modern.ExtensionMethods()
 	}
 	cfg.Receiving = append(cfg.Receiving, t.receive)
 	cfg.Sending = append(cfg.Sending, relate)

@@ -60,8 +60,7 @@ type Engine struct {
 // running is the part of an Engine that Start makes.
 type running struct {
 	manager *task.Manager
-	// sessions and extension serve the requests of revisions with sessions, and of those without.
-	sessions, extension session.Handler
+	serve   session.Handler
 }
 
 // starting is an attempt to start an Engine.
@@ -214,14 +213,8 @@ func (e *Engine) open() (_ *running, err error) {
 	}
 	return &running{
 		manager: m,
-		sessions: receiver.Sessions(receiver.Options{
+		serve: receiver.Middleware(receiver.Options{
 			Manager: m, Requestor: requestorOf,
-			Support: func(_ context.Context, req *session.Request) (receiver.Support, error) {
-				return e.support(req.Params), nil
-			},
-		})(e.serveCall),
-		extension: receiver.Extension(receiver.ExtensionOptions{
-			Manager: func() *task.Manager { return m },
 			Support: func(_ context.Context, req *session.Request) (receiver.Support, error) {
 				return e.support(req.Params), nil
 			},
@@ -484,16 +477,14 @@ func (e *Engine) serve(ctx context.Context, in *Incoming) (out Outcome, err erro
 		}
 	}
 	ctx = o
-	serve := r.sessions
 	if extension {
-		serve = r.extension
 		plain := in.Plain
 		if plain == nil {
 			plain = silent{}
 		}
 		ctx = session.WithPeer(ctx, plain)
 	}
-	result, err := serve(ctx, session.NewRequest(in.ID, in.Method, params, in.Revision))
+	result, err := r.serve(ctx, session.NewRequest(in.ID, in.Method, params, in.Revision))
 	return Outcome{Handled: true, Result: result}, err
 }
 

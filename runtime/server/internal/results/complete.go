@@ -52,7 +52,7 @@ type Completer struct {
 }
 
 // Complete returns a result with the added members. It keeps those that the result already has. Nil
-// is an empty result. The returned value has a method Unwrap, which returns the given result.
+// is an empty result.
 func (c *Completer) Complete(req *session.Request, hint Hint, result codec.Encoder) codec.Encoder {
 	if result == nil {
 		result = Text(`{}`)
@@ -67,9 +67,6 @@ type completed struct {
 	hint   Hint
 	result codec.Encoder
 }
-
-// Unwrap returns the result without the added members, for middleware that looks at results.
-func (c *completed) Unwrap() codec.Encoder { return c.result }
 
 // EncodeJSON writes the added members, then those of the result.
 func (c *completed) EncodeJSON(w *wire.Writer) {
