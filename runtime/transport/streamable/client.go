@@ -319,7 +319,11 @@ func (c *client) post(p postRequest) (*http.Response, error) {
 		if header == nil {
 			header = p.sess.posts
 		}
-		resp, err := c.end.Do(p.ctx, httpcore.Request{Method: http.MethodPost, URL: c.url, Header: header, Text: p.text})
+		r := httpcore.Request{Method: http.MethodPost, URL: c.url, Header: header, Text: p.text}
+		if p.exchange != nil {
+			r.Body = &p.exchange.body
+		}
+		resp, err := c.end.Do(p.ctx, r)
 		switch {
 		case err == nil && p.header == nil && c.sessionDropped(p.ctx, p.sess, resp):
 			defer httpcore.Discard(resp)

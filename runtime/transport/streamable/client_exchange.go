@@ -1,6 +1,7 @@
 package streamable
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,7 @@ type exchange struct {
 	sess         *clientSession
 	id           jsonrpc.ID
 	text         []byte
+	body         bytes.Reader // of the first HTTP request
 	isInitialize bool
 	isDiscover   bool
 	header       http.Header // of a modern request; nil for a request of the session

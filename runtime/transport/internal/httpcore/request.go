@@ -28,6 +28,9 @@ type Request struct {
 	URL    *url.URL
 	Header http.Header // protocol headers; not modified
 	Text   []byte      // the body; nil for none
+	// Body saves an allocation: it reads Text in the first HTTP request, and is zero before. Retries
+	// and redirects allocate readers of their own, because net/http may still use it.
+	Body *bytes.Reader
 	// Message is the method of the message that a request without Text prepares, for the
 	// Authorizer; "" if there is none.
 	Message string
@@ -163,14 +166,16 @@ func (r Request) httpRequest(ctx context.Context) *http.Request {
 	req.Method, req.URL, req.Header, req.Host = r.Method, r.URL, r.Header, r.URL.Host
 	req.Proto, req.ProtoMajor, req.ProtoMinor = "HTTP/1.1", 1, 1
 	if r.Text != nil {
-		body := func() (io.ReadCloser, error) {
-			// net/http recognizes this body type: it does not wait for the body and writes it
-			// together with the headers.
-			return io.NopCloser(bytes.NewReader(r.Text)), nil
+		text, body := r.Text, r.Body
+		if body == nil || body.Size() > 0 { // was used
+			body = new(bytes.Reader)
 		}
-		req.ContentLength = int64(len(r.Text))
-		req.Body, _ = body()
-		req.GetBody = body
+		body.Reset(text)
+		req.ContentLength = int64(len(text))
+		// net/http recognizes this body type: it does not wait for the body and writes it together
+		// with the headers.
+		req.Body = io.NopCloser(body)
+		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil }
 	}
 	return req
 }

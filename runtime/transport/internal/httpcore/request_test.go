@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 )
@@ -87,6 +88,26 @@ func TestParseURLErrorOmitsSecrets(t *testing.T) {
 	for _, text := range []string{"http://ann:secret/2@host/mcp", "http://ann:secret@host:x/mcp?key=secret", "ftp://ann:secret@host/"} {
 		if _, err := ParseURL(text); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: got %v", text, err)
+		}
+	}
+}
+
+// net/http may still read the body of an earlier attempt.
+func TestEachAttemptHasItsOwnBody(t *testing.T) {
+	r := Request{Method: http.MethodPost, URL: &url.URL{Scheme: "http", Host: "localhost"}, Text: []byte("text"), Body: new(bytes.Reader)}
+	first := r.httpRequest(t.Context())
+	io.CopyN(io.Discard, first.Body, 2)
+	second := r.httpRequest(t.Context())
+	again, err := first.GetBody()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		body io.Reader
+		want string
+	}{{again, "text"}, {second.Body, "text"}, {first.Body, "xt"}} {
+		if got, err := io.ReadAll(row.body); string(got) != row.want || err != nil {
+			t.Errorf("got %q, %v; want %q", got, err, row.want)
 		}
 	}
 }
