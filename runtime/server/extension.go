@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/mcpwire/mcpwire/codec"
-	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
@@ -48,14 +47,7 @@ func (h *handler) watchedTasks(req *session.Request, filter *mcp.SubscriptionFil
 	if !ok || h.p.s.extensionTasks() == nil {
 		return nil, nil
 	}
-	if !receiver.DeclaresExtension(req) {
-		return nil, receiver.MissingExtension()
-	}
-	ids := []string{}
-	if err := codec.Unmarshal(raw, value.Of(&ids)); err != nil {
-		return nil, jsonrpc.InvalidParams(err)
-	}
-	return ids, nil
+	return receiver.WatchedIDs(req, raw)
 }
 
 // watchTasks makes l report changes of the tasks with the given ids. It sets the taskIds of the

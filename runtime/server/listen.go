@@ -219,17 +219,11 @@ func (l *listener) send(ctx context.Context) error {
 		var params codec.Encoder = &mcp.NotificationParams{Meta: &l.id}
 		switch {
 		case n.method == modern.NotificationTask:
-			state, err := receiver.WatchedTask(ctx, l.tasks, n.uri, &l.id)
-			if errors.Is(err, task.ErrUnavailable) {
-				continue // the Watch reports the task again
-			}
-			if err != nil { // such as task.ErrExpired
-				l.tasks.Remove(n.uri)
+			state := receiver.WatchedTask(ctx, l.tasks, n.uri, &l.id)
+			if state == nil {
 				continue
 			}
-			if params = state; state.Terminal() {
-				l.tasks.Remove(n.uri)
-			}
+			params = state
 		case n.uri != "":
 			params = &mcp.ResourceUpdatedNotificationParams{Meta: &l.id, URI: n.uri}
 		}

@@ -21,7 +21,6 @@ type peer struct {
 	handler       handler                         // serves its requests
 	base          session.Handler                 // of the session, which answers initialize; nil without one
 	session       atomic.Pointer[session.Session] // nil before it has opened, and for calls without a session
-	level         atomic.Int32                    // severity of the least severe messages that are sent
 	limits        *limits                         // nil for the peer of requests without sessions
 	roots         rootCache
 	requestsTasks atomic.Bool // the client has been asked to create a task
@@ -31,6 +30,7 @@ type peer struct {
 	persistMu sync.Mutex          // held while the state is persisted
 	persisted uint64              // stateChanges in the persisted state; guarded by persistMu
 
+	level         atomic.Int32       // severity of the least severe messages that are sent
 	reopened      bool               // an earlier connection has opened the session
 	restored      []string           // URIs of the restored subscriptions, until restoring is closed
 	restoring     chan struct{}      // closed after Subscribe was called for them; nil if there are none

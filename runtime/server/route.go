@@ -309,15 +309,14 @@ func (s *Server) receiveTasks(next session.Handler) session.Handler {
 // sendTasks is the sending middleware of a session for tasks of both sides. Sessions whose client
 // runs no task bypass its part.
 func (p *peer) sendTasks(next session.Sender) session.Sender {
-	related := next
-	for _, m := range p.s.taskMiddleware.Sending {
-		related = m(related)
-	}
 	return func(ctx context.Context, call *session.Call) (json.RawMessage, error) {
+		related := next
 		if p.requestsTasks.Load() {
-			return related(ctx, call)
+			for _, m := range p.s.taskMiddleware.Sending {
+				related = m(related)
+			}
 		}
-		return next(ctx, call)
+		return related(ctx, call)
 	}
 }
 

@@ -13,15 +13,15 @@ import (
 // Set holds the exchanges of one connection, or all that belong to none. Its exported fields must
 // not change once it is used. Its methods are safe for concurrent use.
 type Set struct {
-	// SharesIDs is true if the exchanges are those of several peers, which may use the same ids.
-	SharesIDs bool
-
 	// MaxRequests limits how many exchanges are in the Set, and how many answers are pending.
 	// MaxBytes limits what they hold together. 0 means no limit.
 	MaxRequests, MaxBytes int
 
 	Meter    mailbox.Meter // counts the requests, too; nil for most transports
 	Activity *Activity     // counts the exchanges
+
+	// SharesIDs is true if the exchanges are those of several peers, which may use the same ids.
+	SharesIDs bool
 
 	mu           sync.Mutex // also guards the flags of each Exchange
 	draining     bool       // all are rejected: the owner is shutting down, or has ended

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/codec/wire/rpc"
 	"github.com/mcpwire/mcpwire/mcp"
@@ -24,15 +25,15 @@ import (
 // DefaultAfter is how long a call runs before it becomes a task, if After of its [Support] is zero.
 const DefaultAfter = time.Second
 
-// DeclaresExtension reports whether the client of a request has declared the extension.
-func DeclaresExtension(req *session.Request) bool {
+// declaresExtension reports whether the client of a request has declared the extension.
+func declaresExtension(req *session.Request) bool {
 	_, ok := req.ClientExtension(tasks.ExtensionID)
 	return ok
 }
 
-// MissingExtension returns the error for a request that needs the extension, which its client has
+// missingExtension returns the error for a request that needs the extension, which its client has
 // not declared.
-func MissingExtension() *jsonrpc.Error {
+func missingExtension() *jsonrpc.Error {
 	return &jsonrpc.Error{
 		Code: modern.CodeMissingCapability, Message: "the client has not declared the extension " + tasks.ExtensionID,
 		Data: json.RawMessage(`{"requiredCapabilities":{"extensions":{"` + tasks.ExtensionID + `":{}}}}`),
@@ -57,9 +58,9 @@ func (o *Options) serveByExtension(ctx context.Context, req *session.Request, ne
 	if !required && support.Mode != mcp.TaskSupportOptional {
 		return next(ctx, req)
 	}
-	switch declared := DeclaresExtension(req); {
+	switch declared := declaresExtension(req); {
 	case required && !declared:
-		return nil, MissingExtension()
+		return nil, missingExtension()
 	case !declared:
 		return next(ctx, req)
 	case support.Runner != "":
@@ -102,7 +103,7 @@ func extensionRequest(ctx context.Context, req *session.Request, support Support
 // serveExtension serves the tasks/* methods of the extension.
 func serveExtension(ctx context.Context, m *task.Manager, req *session.Request) (codec.Encoder, error) {
 	principal := session.Principal(ctx)
-	if !DeclaresExtension(req) {
+	if !declaresExtension(req) {
 		return serveBridge(ctx, m, req)
 	}
 	raw, ok := codec.Member(req.Params, "taskId")
@@ -160,13 +161,13 @@ func inputKey(q *task.InputRequest) string { return "input-" + strconv.FormatUin
 func serveBridge(ctx context.Context, m *task.Manager, req *session.Request) (codec.Encoder, error) {
 	capabilities := req.ClientCapabilities()
 	if capabilities == nil || capabilities.Tasks == nil || req.Method == tasks.MethodTasksUpdate {
-		return nil, MissingExtension()
+		return nil, missingExtension()
 	}
 	principal := session.Principal(ctx)
 	known := func(ctx context.Context, id string) (mcp.Task, error) {
 		r, err := m.GetRecord(ctx, principal, id, req.Method)
 		if err == nil && r.Extension() || errors.Is(err, task.ErrNotFound) || errors.Is(err, task.ErrExpired) {
-			err = MissingExtension()
+			err = missingExtension()
 		}
 		return r.Task(), err
 	}
@@ -195,18 +196,40 @@ func ReadExtensionTask(ctx context.Context, m *task.Manager, principal, id, meth
 	return newExtensionTask(&r)
 }
 
+// WatchedIDs returns the ids of tasks in taskIds, the member of the filter of a
+// subscriptions/listen. They are not nil. WatchedIDs fails if the client has not declared the
+// extension.
+func WatchedIDs(req *session.Request, taskIDs json.RawMessage) ([]string, error) {
+	if !declaresExtension(req) {
+		return nil, missingExtension()
+	}
+	ids := []string{}
+	if err := codec.Unmarshal(taskIDs, value.Of(&ids), codec.AllowSize(taskIDs)...); err != nil {
+		return nil, jsonrpc.InvalidParams(err)
+	}
+	return ids, nil
+}
+
 // WatchedTask returns the params of notifications/tasks, with a _meta, for a task that a Watch has
-// reported.
-func WatchedTask(ctx context.Context, w *task.Watch, id string, meta codec.Encoder) (*ExtensionTask, error) {
+// reported, or nil if there is nothing to send. It removes a task from the Watch that will not change
+// any more.
+func WatchedTask(ctx context.Context, w *task.Watch, id string, meta codec.Encoder) *ExtensionTask {
 	r, err := w.Get(ctx, id, tasks.MethodNotificationsTasks)
-	if err != nil {
-		return nil, err
+	if errors.Is(err, task.ErrUnavailable) {
+		return nil // the Watch reports the task again
 	}
-	t, err := newExtensionTask(&r)
+	var t *ExtensionTask
 	if err == nil {
-		t.resultType, t.meta = "", meta
+		t, err = newExtensionTask(&r)
 	}
-	return t, err
+	if err != nil { // such as task.ErrExpired
+		w.Remove(id)
+		return nil
+	}
+	if t.resultType, t.meta = "", meta; task.Terminal(t.task.Status) {
+		w.Remove(id)
+	}
+	return t
 }
 
 // newExtensionTask returns the state of the task with record r. It may change r.
@@ -271,9 +294,6 @@ type ExtensionTask struct {
 	record     *task.Record // nil for a CreateTaskResult
 	meta       codec.Encoder
 }
-
-// Terminal reports whether the status of the task is terminal.
-func (t *ExtensionTask) Terminal() bool { return task.Terminal(t.task.Status) }
 
 // EncodeJSON implements [codec.Encoder].
 func (t *ExtensionTask) EncodeJSON(w *wire.Writer) {

@@ -261,7 +261,7 @@ func TestRequestWithoutSession(t *testing.T) {
 	}
 	req.EndOnShutdown()
 	req.Detach(json.RawMessage(strings.Clone(modernCall)))
-	if !receiver.DeclaresExtension(req) || !req.Traits().Sessionless {
+	if _, ok := req.ClientExtension(tasks.ExtensionID); !ok || !req.Traits().Sessionless {
 		t.Error("the _meta of the request is not read")
 	}
 }

@@ -44,12 +44,9 @@ func (e *Engine) listen(ctx context.Context, m *task.Manager, in *Incoming) (Out
 	if !ok || in.Send == nil {
 		return Outcome{}, errPlain
 	}
-	if !receiver.DeclaresExtension(session.NewRequest(in.ID, in.Method, in.Params, in.Revision)) {
-		return Outcome{}, receiver.MissingExtension()
-	}
-	var ids []string
-	if err := codec.Unmarshal(list, value.Of(&ids), codec.AllowSize(list)...); err != nil {
-		return Outcome{}, jsonrpc.InvalidParams(err)
+	ids, err := receiver.WatchedIDs(session.NewRequest(in.ID, in.Method, in.Params, in.Revision), list)
+	if err != nil {
+		return Outcome{}, err
 	}
 	l, err := e.newListener(ctx, m, in, ids)
 	if err != nil {
@@ -163,21 +160,14 @@ func (l *listener) run(ctx context.Context) error {
 
 // report reports the state of a task.
 func (l *listener) report(ctx context.Context, id string) error {
-	state, err := receiver.WatchedTask(ctx, l.watch, id, &l.id)
-	if errors.Is(err, task.ErrUnavailable) {
-		return nil // the Watch reports the task again
-	}
-	if err != nil { // such as task.ErrExpired
-		l.watch.Remove(id)
+	state := receiver.WatchedTask(ctx, l.watch, id, &l.id)
+	if state == nil {
 		return nil
 	}
-	if state.Terminal() {
-		l.watch.Remove(id)
-	}
-	if err := ctx.Err(); err != nil {
+	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	err = l.notify(ctx, tasks.MethodNotificationsTasks, state)
+	err := l.notify(ctx, tasks.MethodNotificationsTasks, state)
 	if errors.Is(err, errStreamClosed) || errors.Is(err, errNoEvents) {
 		return context.Canceled
 	}
