@@ -162,6 +162,10 @@ func TestOneToolServesCallsAndTasksOfBothEras(t *testing.T) {
 		state := send("tasks/get", id, `{"taskId":"`+id+`"}`, extensionOnly)
 		check(way+", task of a modern client", part(state, "result"), "2026-07-28", true)
 	}
+	// An outcome can be read before it is counted; Close waits for the work.
+	if err := m.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
 	if got := m.Stats(); got.Created != 4 || got.Completed != 4 {
 		t.Errorf("got %+v", got)
 	}

@@ -114,7 +114,10 @@ const (
 	tolerance = 1.05 // by default for times
 	few       = 0.5  // allocations per operation: some come from outside of it
 	fewBytes  = 16   // bytes per operation
-	stackPage = 64   // bytes per object: stacks are counted in blocks that objects share
+	fewHeap   = 64   // bytes per object
+	// Bytes of stacks per object: a quarter of the smallest stack. The runtime counts whole blocks,
+	// free stacks in its caches included: up to 0.4 MB for all objects of a weighing together.
+	fewStack = 512
 )
 
 // cost returns what one of the two programs pays: the median of a time, and the least of anything
@@ -138,8 +141,10 @@ func (r *row) worse(slower float64) bool {
 	switch {
 	case r.isTime():
 		return now > before*slower && slices.Min(r.rounds[1]) > slices.Max(r.rounds[0])
-	case r.unit == "heap bytes" || r.unit == "stack bytes":
-		return now > before*tolerance && now-before > stackPage
+	case r.unit == "heap bytes":
+		return now > before*tolerance && now-before > fewHeap
+	case r.unit == "stack bytes":
+		return now > before*tolerance && now-before > fewStack
 	case r.unit == "bytes":
 		return now > before*tolerance && now-before > fewBytes
 	}

@@ -28,7 +28,9 @@ func TestWorse(t *testing.T) {
 		{"bytes", []float64{1000, 1000}, []float64{1051, 1051}, true},
 		{"heap bytes", []float64{100}, []float64{164}, false},
 		{"heap bytes", []float64{100}, []float64{165}, true},
+		{"stack bytes", []float64{-66}, []float64{180}, false}, // no stacks of their own
 		{"stack bytes", []float64{4096}, []float64{8192}, true},
+		{"stack bytes", []float64{0}, []float64{2048}, true},
 		{"cpu ns", nil, []float64{1}, false}, // new
 	} {
 		r := row{unit: x.unit, rounds: [2][]float64{x.before, x.now}}
