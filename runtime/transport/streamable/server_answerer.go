@@ -255,7 +255,7 @@ func (a *answerer) finish(text []byte, failed *jsonrpc.Error) {
 // answerJSON answers with a message. Package http flushes it, and then removes the deadline.
 func (a *answerer) answerJSON(status int, text []byte) {
 	a.limitWrite()
-	guard.BeginJSON(a.w, status, text)
+	guard.BeginJSON(a.w, status, text, &a.length)
 	for len(text) > maxBuffer {
 		if _, err := a.w.Write(text[:maxBuffer]); err != nil {
 			return

@@ -20,16 +20,17 @@ type stallWriter struct {
 	conn     http.ResponseController // of w
 	stall    time.Duration           // the stall timeout
 	progress *progress
+	length   [1]string // Content-Length of an answer; part of this object to save an allocation
 }
 
 func newStallWriter(w http.ResponseWriter, stall time.Duration, p *progress) stallWriter {
-	return stallWriter{w, *http.NewResponseController(w), stall, p}
+	return stallWriter{w: w, conn: *http.NewResponseController(w), stall: stall, progress: p}
 }
 
 // writeJSON answers with a message. It flushes the answer: otherwise a client that does not read
 // could block the goroutine after the deadline is removed.
 func (k *stallWriter) writeJSON(status int, text []byte) error {
-	guard.BeginJSON(k.w, status, text)
+	guard.BeginJSON(k.w, status, text, &k.length)
 	return k.write(text)
 }
 

@@ -386,3 +386,14 @@ func TestForeignHostsAreLogged(t *testing.T) {
 		}
 	})
 }
+
+func TestJSONStatesItsLength(t *testing.T) {
+	for _, n := range []int{0, 5, 200} {
+		w := httptest.NewRecorder()
+		var length [1]string
+		BeginJSON(w, http.StatusOK, make([]byte, n), &length)
+		if got := w.Result().ContentLength; got != int64(n) {
+			t.Errorf("Content-Length %d for %d bytes", got, n)
+		}
+	}
+}

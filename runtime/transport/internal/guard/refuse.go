@@ -32,7 +32,7 @@ func RefuseCall(w http.ResponseWriter, status int, id jsonrpc.ID, e *jsonrpc.Err
 		text, _ = codec.Marshal(&message)
 	}
 	limitWrite(w)
-	BeginJSON(w, status, text)
+	BeginJSON(w, status, text, new([1]string))
 	w.Write(text)
 }
 
@@ -62,8 +62,8 @@ var contentJSON, noStore = []string{"application/json"}, []string{"no-store"} //
 // BeginJSON writes the status and the header for a message. The caller writes the message. With
 // status 429 and 503, the header asks the client to retry after a second. Without Cache-Control, a
 // shared cache may store a rejection such as 404 or 405 of a GET, and use it for other clients (RFC
-// 9111, section 4.2.2).
-func BeginJSON(w http.ResponseWriter, status int, text []byte) {
+// 9111, section 4.2.2). The header refers to length, which BeginJSON sets.
+func BeginJSON(w http.ResponseWriter, status int, text []byte, length *[1]string) {
 	h := w.Header()
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
 		h["Retry-After"] = []string{"1"}
@@ -72,7 +72,8 @@ func BeginJSON(w http.ResponseWriter, status int, text []byte) {
 		h["Cache-Control"] = noStore
 	}
 	h["Content-Type"] = contentJSON
-	h["Content-Length"] = []string{strconv.Itoa(len(text))}
+	length[0] = strconv.Itoa(len(text))
+	h["Content-Length"] = length[:]
 	w.WriteHeader(status)
 }
 
