@@ -65,6 +65,9 @@ func (c *client) request(ctx context.Context, sess *clientSession, text []byte, 
 	}
 	x := &exchange{c: c, sess: sess, id: envelope.ID, text: text, isInitialize: envelope.Method == mcp.MethodInitialize}
 	x.header = modernHeader(ctx, envelope)
+	if x.header != nil {
+		c.end.AcceptGzip(x.header)
+	}
 	x.isDiscover = x.header != nil && envelope.Method == mcp.MethodServerDiscover
 	if x.isInitialize && sess.revision != "" {
 		x.sess = c.newSession(sess.number, "", "") // initialize names no session

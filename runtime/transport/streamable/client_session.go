@@ -41,8 +41,9 @@ func (c *client) newSession(number uint32, id, revision string) *clientSession {
 		sess.ctx, sess.end = context.WithCancelCause(sess.ctx)
 	}
 	sess.posts = sess.headers()
-	sess.posts["Accept"] = []string{httpcore.JSON + ", " + httpcore.Events}
-	sess.posts["Content-Type"] = []string{httpcore.JSON}
+	sess.posts["Accept"] = acceptBoth
+	sess.posts["Content-Type"] = contentJSON
+	c.end.AcceptGzip(sess.posts)
 	return sess
 }
 

@@ -42,6 +42,9 @@ func (e *End) Do(ctx context.Context, r Request) (*http.Response, error) {
 	resp, err := e.do(ctx, r)
 	if err == nil {
 		e.stalls.Store(0)
+		if r.Header["Accept-Encoding"] != nil {
+			decompress(resp)
+		}
 	}
 	if err != nil && ctx.Err() != nil {
 		return nil, context.Cause(ctx)
