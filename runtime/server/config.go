@@ -169,11 +169,10 @@ type Limits struct {
 
 // Middleware wraps the handling of requests, notifications and steps.
 type Middleware struct {
-	// All, if set, is called once, by [New], and returns middleware that wraps the handling
-	// of all requests and notifications, in sessions and without: it is outside of that of
-	// Session.Receiving. Unlike that, it knows the server; see [Server.Has]. Both are called once,
-	// by [New], and what they return serves all clients. They see results as the handler has
-	// returned them, without members that the server adds to those of modern requests.
+	// All, if set, returns middleware that wraps the handling of all requests and notifications, in
+	// sessions and without. It is outside of that of Session.Receiving, and knows the server; see
+	// [Server.Has]. [New] makes the middleware of both once, for all clients. It gets results as the
+	// handler has returned them, before the server adds members to those of modern requests.
 	All func(s *Server) session.Middleware
 
 	// Tools, Prompts and Resources wrap the handling of all requests for features of their kind, the

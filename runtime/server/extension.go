@@ -24,9 +24,8 @@ func (s *Server) extensionTasks() *task.Manager {
 	return m
 }
 
-// extensionSupport is support for a request without a session. A
-// call of an unknown tool, or one whose header does not repeat its arguments, is rejected before it
-// can be a task.
+// extensionSupport is support for a request without a session. It rejects a call whose header does
+// not repeat its arguments, before the call can be a task.
 func (s *Server) extensionSupport(ctx context.Context, req *session.Request) (receiver.Support, error) {
 	t := s.calledTool(ctx, req)
 	if t == nil || t.support.Mode == "" {

@@ -47,26 +47,23 @@ func connectModernWith(t *testing.T, s *server.Server, o inmemory.Options) *mode
 	if _, err := s.Serve(contextConn{serverConn, c}); err != nil {
 		t.Fatal(err)
 	}
-	go c.read() // ends with the connection
+	go func() { // ends with the connection
+		for {
+			m, err := clientConn.Read()
+			if err != nil {
+				return
+			}
+			c.mu.Lock()
+			c.got = append(c.got, string(m.Text))
+			paused := c.paused
+			c.mu.Unlock()
+			if paused != nil {
+				<-paused
+			}
+		}
+	}()
 	t.Cleanup(func() { clientConn.Close() })
 	return c
-}
-
-// read records what the client receives, until the connection ends.
-func (c *modernClient) read() {
-	for {
-		m, err := c.conn.Read()
-		if err != nil {
-			return
-		}
-		c.mu.Lock()
-		c.got = append(c.got, string(m.Text))
-		paused := c.paused
-		c.mu.Unlock()
-		if paused != nil {
-			<-paused
-		}
-	}
 }
 
 // contextConn adds the context of a modernClient to each message.

@@ -201,9 +201,7 @@ func (s *Server) routeFeatures() (on []methods.Feature[session.Handler]) {
 	if s.cfg.Limits.Calls > 0 {
 		before("rate", s.limited, s.limitRate)
 	}
-	if len(s.cfg.Features.Scopes) > 0 || s.scoped.Load() {
-		before("scopes", s.needsScopes, s.permit)
-	}
+	before("scopes", s.needsScopes, s.permit)
 	before("declared", s.undeclared, s.checkDeclared)
 	before("notices", named(mcp.MethodNotificationsInitialized, mcp.MethodNotificationsRootsListChanged), s.noticed)
 	before("principal", named(mcp.MethodTasksList), func(ctx context.Context, req *session.Request) error {

@@ -18,7 +18,6 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
-	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
 // A message passes only the features that are on and concern its method. A call of a tool passes
@@ -112,17 +111,12 @@ func TestRequestIsRejectedInOrder(t *testing.T) {
 				s := newServer(t, cfg)
 				must(server.AddTool(s, "only", "", sayHi, server.Tasks(receiver.Support{Mode: mcp.TaskSupportRequired})))
 				for _, method := range methods {
-					here, there := inmemory.Pair(inmemory.Options{})
-					c := &modernClient{t: t, conn: here, ctx: auth.WithIdentity(t.Context(), &auth.Identity{Subject: "ann"})}
+					c := connectModern(t, s)
+					c.ctx = auth.WithIdentity(t.Context(), &auth.Identity{Subject: "ann"})
 					params := map[string]string{"tools/call": `{"name":"only"}`, "tasks/get": `{"taskId":"x"}`, "resources/read": `{"uri":"x:y"}`}[method]
 					if params == "" {
 						params = `{}`
 					}
-					if _, err := s.Serve(contextConn{there, c}); err != nil {
-						t.Fatal(err)
-					}
-					go c.read() // ends with the connection
-					t.Cleanup(func() { here.Close() })
 					ask := func() string {
 						answer, _ := c.call(method, params, "")
 						if answer.Error != nil {

@@ -211,8 +211,8 @@ func WatchedIDs(req *session.Request, taskIDs json.RawMessage) ([]string, error)
 }
 
 // WatchedTask returns the params of notifications/tasks, with a _meta, for a task that a Watch has
-// reported, or nil if there is nothing to send. It removes a task from the Watch that will not change
-// any more.
+// reported, or nil if there is nothing to send. It removes a task from the Watch that has ended or
+// expired.
 func WatchedTask(ctx context.Context, w *task.Watch, id string, meta codec.Encoder) *ExtensionTask {
 	r, err := w.Get(ctx, id, tasks.MethodNotificationsTasks)
 	if errors.Is(err, task.ErrUnavailable) {

@@ -12,7 +12,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
 )
 
-// Do treats a compressed response to a POST of AcceptGzip as package http treats one of its own.
+// A POST with the header of AcceptGzip has the same response as one without, for which package http
+// asks for gzip itself.
 func TestCompressedResponses(t *testing.T) {
 	asked := make(chan []string, 1)
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
