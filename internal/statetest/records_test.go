@@ -50,7 +50,7 @@ func signalRecords() (list []task.Record) {
 func undoRecords() (list []task.Record) {
 	entries := []task.Entry{
 		{Kind: 2, Key: "charge", Occurrence: 1, Result: json.RawMessage(`{"id":7}`), Position: 1},
-		{Kind: task.KindUndo, Key: "refund", Occurrence: 1, Position: 2},
+		{Kind: 5, Key: "refund", Occurrence: 1, Position: 2}, // registers an undo
 		{Kind: 2, Key: "ship", Occurrence: 1, Result: json.RawMessage(`"no stock"`), Failed: true, Branch: "1.0", Position: 1},
 	}
 	for _, size := range []int{20, 200_000} {
@@ -77,7 +77,7 @@ func undoRecords() (list []task.Record) {
 			}
 		})
 		add("new", func(r *task.Record) {
-			r.Restartable, r.Phase, r.Durable = true, task.PhaseNew, &task.Durable{Version: "v1"}
+			r.Restartable, r.Phase, r.Durable = true, 1 /* new */, &task.Durable{Version: "v1"}
 		})
 		add("steps", func(r *task.Record) {
 			durable(r, task.Durable{LastInput: 3, Parked: true, Wake: recordsAt.Add(time.Minute)})
@@ -89,7 +89,7 @@ func undoRecords() (list []task.Record) {
 		add("registered", func(r *task.Record) { durable(r, task.Durable{Undos: 1}) })
 		add("undoing", func(r *task.Record) {
 			durable(r, task.Durable{Undos: 1, Undo: task.UndoCancelled, UndoSince: recordsAt.Add(time.Second)})
-			r.Reruns, r.Phase, r.Lost, r.Labels = 1, task.PhaseTrial, []string{"m"}, []string{"gpu"}
+			r.Reruns, r.Phase, r.Lost, r.Labels = 1, 3 /* trial */, []string{"m"}, []string{"gpu"}
 		})
 	}
 	return list

@@ -23,8 +23,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/follow"
 	"github.com/mcpwire/mcpwire/runtime/internal/mailbox"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/session"
-	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
@@ -594,7 +594,7 @@ func (x *connection) idle() (since time.Time, ok bool) {
 func (x *connection) related(ctx context.Context, params json.RawMessage) context.Context {
 	var id string
 	if mentionsTask(params) {
-		id, _ = textOf(params, "_meta", task.RelatedTask, "taskId")
+		id, _ = textOf(params, "_meta", taskrules.RelatedTask, "taskId")
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -766,7 +766,7 @@ func mentionsTask(text json.RawMessage) bool {
 	return bytes.Contains(text, relatedTask) || bytes.IndexByte(text, '\\') >= 0
 }
 
-var relatedTask = []byte(`"` + task.RelatedTask + `"`)
+var relatedTask = []byte(`"` + taskrules.RelatedTask + `"`)
 
 // convert returns a result of an upstream for the client's revision. It is the result itself if the
 // upstream has the same revision, or the method is unknown.

@@ -15,6 +15,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/methods"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
@@ -381,15 +382,15 @@ func (l *link) toClient(text json.RawMessage, idOf func(own string) (string, boo
 	if !mentionsTask(text) {
 		return text
 	}
-	own, ok := textOf(text, "_meta", task.RelatedTask, "taskId")
+	own, ok := textOf(text, "_meta", taskrules.RelatedTask, "taskId")
 	if !ok || l.hasAsked(own) {
 		return text // a task of the client
 	}
 	id, ok := idOf(own)
 	if !ok {
-		return jsonedit.WithPath(text, nil, "_meta", task.RelatedTask)
+		return jsonedit.WithPath(text, nil, "_meta", taskrules.RelatedTask)
 	}
-	return editText(text, func(string) string { return id }, "_meta", task.RelatedTask, "taskId")
+	return editText(text, func(string) string { return id }, "_meta", taskrules.RelatedTask, "taskId")
 }
 
 // fromClient replaces the id of the related task in a message of the client by that of the
@@ -403,7 +404,7 @@ func (l *link) fromClient(text json.RawMessage) json.RawMessage {
 			return own
 		}
 		return id
-	}, "_meta", task.RelatedTask, "taskId")
+	}, "_meta", taskrules.RelatedTask, "taskId")
 }
 
 // addAsked records a task that the upstream has created at the client. If there are too many, the

@@ -15,6 +15,7 @@ import (
 	"github.com/mcpwire/mcpwire/internal/faultstore"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -534,7 +535,7 @@ func TestManagerClosesWhileCallBecomesTask(t *testing.T) {
 					t.Fatal("the handler hangs")
 				}
 				for r, err := range store.Scan(t.Context()) {
-					if err != nil || r.Status != mcp.TaskStatusWorking || r.Phase != task.PhaseSuspended {
+					if err != nil || r.Status != mcp.TaskStatusWorking || r.Phase != taskrules.PhaseSuspended {
 						t.Errorf("%s, phase %d, %v", r.Status, r.Phase, err)
 					}
 				}

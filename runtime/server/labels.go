@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
-	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
 
@@ -25,7 +25,7 @@ func RequireLabels(labels ...string) ToolOption {
 // [RequireLabels]. The labels of a task are those of the call that creates it. The arguments are a
 // JSON object as the client has sent it, without defaults, which may not be valid. f must be fast
 // and safe for concurrent use, and may be called more than once for a call. It must not modify the
-// arguments. If the labels are invalid (see [task.CheckLabels]) or f panics, the call is rejected.
+// arguments. If the labels are invalid (see [task.Member]) or f panics, the call is rejected.
 func RequireLabelsFor(f func(ctx context.Context, arguments json.RawMessage) []string) ToolOption {
 	if f == nil {
 		return nil
@@ -55,7 +55,7 @@ func (t *tool) requiredLabels(ctx context.Context, s *Server, arguments json.Raw
 	for _, f := range t.labelsFor {
 		labels = together(labels, f(ctx, arguments))
 	}
-	err := task.CheckLabels(labels)
+	_, err := taskrules.LabelSet(labels)
 	if err != nil {
 		s.cfg.Logger.Error("invalid labels", "tool", t.def.Name, "error", err)
 		err = internalError("RequireLabelsFor of the tool: %s", err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -39,7 +40,7 @@ func TestManyInputRequestsTakeTurnsInRounds(t *testing.T) {
 	addMany(s)
 	last, rounds := connectRounds(t, s).finish("tools/call", do, respondToAll)
 	equal(t, "result", "done", last.text)
-	if want := manyInput/task.MaxOpenInput + 2; rounds != want {
+	if want := manyInput/taskrules.MaxOpenInput + 2; rounds != want {
 		t.Errorf("%d rounds, want %d", rounds, want)
 	}
 }
@@ -59,8 +60,8 @@ func TestManyInputRequestsTakeTurnsInSession(t *testing.T) {
 		}})
 		result, _ := c.call("tools/call", do)
 		equal(t, "result", "done", text(t, result))
-		if got := most.Load(); got != task.MaxOpenInput {
-			t.Errorf("%d input requests at once, want %d", got, task.MaxOpenInput)
+		if got := most.Load(); got != taskrules.MaxOpenInput {
+			t.Errorf("%d input requests at once, want %d", got, taskrules.MaxOpenInput)
 		}
 	})
 }
@@ -83,7 +84,7 @@ func TestManyInputRequestsTakeTurnsInTask(t *testing.T) {
 					if len(open) == 0 {
 						break
 					}
-					if want := min(task.MaxOpenInput, manyInput-answers); len(open) != want {
+					if want := min(taskrules.MaxOpenInput, manyInput-answers); len(open) != want {
 						t.Fatalf("%d open input requests after %d answers, want %d", len(open), answers, want)
 					}
 					for i, q := range open {
@@ -111,7 +112,7 @@ func TestInputRequestIsGivenUpWhileItWaitsForRoom(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var seen atomic.Int32
 					d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
-						group := make([]func(ctx context.Context) error, task.MaxOpenInput+1)
+						group := make([]func(ctx context.Context) error, taskrules.MaxOpenInput+1)
 						for i := range group {
 							group[i] = func(ctx context.Context) error { _, err := askName(ctx, c, fmt.Sprint(i)); return err }
 						}
@@ -144,7 +145,7 @@ func TestInputRequestIsGivenUpWhileItWaitsForRoom(t *testing.T) {
 					if seen.Load() == 0 {
 						t.Error("the handler has no outcome")
 					}
-					equal(t, "open", task.MaxOpenInput, len(d.open(id)))
+					equal(t, "open", taskrules.MaxOpenInput, len(d.open(id)))
 					for range 3 {
 						d.restart()
 						time.Sleep(time.Second)
@@ -189,7 +190,7 @@ func (s *slowReads) Update(ctx context.Context, r task.Record) (task.Record, err
 func TestInputRequestThatWaitsForRoomIsParkedWithSlowStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
-			group := make([]func(ctx context.Context) error, task.MaxOpenInput+3)
+			group := make([]func(ctx context.Context) error, taskrules.MaxOpenInput+3)
 			for i := range group {
 				group[i] = func(ctx context.Context) error {
 					_, err := askName(ctx, c, fmt.Sprint(i))

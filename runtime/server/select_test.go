@@ -17,6 +17,7 @@ import (
 	"github.com/mcpwire/mcpwire/internal/faultstore"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/memory"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -590,16 +591,16 @@ func TestSignalErrors(t *testing.T) {
 		}{
 			{"unknown", "n", 1, task.ErrNotFound},
 			{id, "", 1, nil},
-			{id, strings.Repeat("n", task.MaxSignalName+1), 1, nil},
+			{id, strings.Repeat("n", taskrules.MaxSignalName+1), 1, nil},
 			{id, "n", func() {}, nil},
-			{id, "n", strings.Repeat("x", task.MaxSignalBytes), task.ErrTooManySignals},
+			{id, "n", strings.Repeat("x", taskrules.MaxSignalBytes), task.ErrTooManySignals},
 			{taskID(t, created), "n", 1, task.ErrNoSignals},
 		} {
 			if err := d.s.Signal(t.Context(), row.id, row.name, row.value); err == nil || row.want != nil && !errors.Is(err, row.want) {
 				t.Errorf("%+v: %v", row, err)
 			}
 		}
-		for range task.MaxSignals {
+		for range taskrules.MaxSignals {
 			d.signal(id, "n", 1)
 		}
 		if err := d.s.Signal(t.Context(), id, "n", 1); !errors.Is(err, task.ErrTooManySignals) {

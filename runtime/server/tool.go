@@ -16,6 +16,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/server/internal/results"
 	"github.com/mcpwire/mcpwire/runtime/server/internal/schemas"
 	"github.com/mcpwire/mcpwire/runtime/session"
@@ -278,7 +279,7 @@ func (s *Server) declareTool(def mcp.Tool, options []ToolOption) (tool, error) {
 		return tool{}, fmt.Errorf("server: tool %q: MaxRunning needs Config.Tasks.Store", def.Name)
 	}
 	t.support.Labels = together(t.support.Labels, t.labels)
-	if err := task.CheckLabels(t.support.Labels); err != nil {
+	if _, err := taskrules.LabelSet(t.support.Labels); err != nil {
 		return tool{}, fmt.Errorf("server: tool %q: %w", def.Name, err)
 	}
 	if labelled := len(t.support.Labels) > 0 || len(t.labelsFor) > 0; labelled && (!t.support.Restartable || t.support.Mode == mcp.TaskSupportForbidden) {

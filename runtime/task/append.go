@@ -3,21 +3,9 @@ package task
 import (
 	"context"
 	"errors"
+
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 )
-
-// KindAnswer is the [Entry].Kind of the answer to an input request, with the key, the occurrence
-// and the place of [Run.Ask]. The Manager adds these entries. The work must not use this kind for
-// other results.
-const KindAnswer byte = 1
-
-// KindUndo is the [Entry].Kind with which work registers that it must undo something if the task
-// fails, is cancelled or expires. The Manager then runs the work again; see [Run.Undoing].
-const KindUndo byte = 5
-
-// KindFailure is the [Entry].Kind of how work has failed that undoes what it has done: its outcome
-// once it has done so. The Result is that of the outcome or, if the entry is Failed, its Error. The
-// Manager adds the entry; see [Run.BeginUndo]. There is none if the journal had no room for it.
-const KindFailure byte = 9
 
 // addition is an entry that waits to be added to the journal.
 type addition struct {
@@ -161,7 +149,7 @@ func (run *Run) takeAnswers(r *Record) (entries []Entry) {
 
 // entry returns the entry of an answered input request.
 func (q *InputRequest) entry() Entry {
-	e := Entry{Kind: KindAnswer, Key: q.Key, Occurrence: q.Occurrence, Result: q.Result, Branch: q.Branch, Position: q.Position}
+	e := Entry{Kind: taskrules.KindAnswer, Key: q.Key, Occurrence: q.Occurrence, Result: q.Result, Branch: q.Branch, Position: q.Position}
 	if q.Error != nil {
 		e.Result, e.Failed = q.Error, true
 	}
@@ -199,7 +187,7 @@ func (run *Run) keepAnswers(entries []Entry, requests []InputRequest) {
 	defer run.mu.Unlock()
 	run.answersRead = true
 	for i := range entries {
-		if entries[i].Kind == KindAnswer {
+		if entries[i].Kind == taskrules.KindAnswer {
 			run.keepAnswer(entries[i].answered())
 		}
 	}

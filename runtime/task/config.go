@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 )
 
 // Config configures a [Manager]. Only Store is required. A number that is zero means the default,
@@ -221,7 +222,7 @@ func (c Config) withDefaults() (Config, error) {
 	boundary.OrNone(&faults, "Recovery.ParkAfter", &c.Recovery.ParkAfter, defaultParkAfter)
 	boundary.OrNone(&faults, "Recovery.MaxReruns", &c.Recovery.MaxReruns, defaultMaxReruns)
 	var err error
-	if c.Member.Labels, err = labelSet(c.Member.Labels); err != nil {
+	if c.Member.Labels, err = taskrules.LabelSet(c.Member.Labels); err != nil {
 		faults.Add(fmt.Errorf("task: Member.Labels: %w", err))
 	}
 	boundary.Default(&faults, "Member.Lease", &c.Member.Lease, 0)

@@ -11,6 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/network"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 )
 
 // Request describes a request that runs as a task.
@@ -35,7 +36,7 @@ type Request struct {
 	Restartable bool
 	// Labels are what the task requires of the member of a fleet that holds it. Only a member that
 	// has all of them in [Member].Labels runs the task; until one joins, the task waits. Labels
-	// need Restartable; see [CheckLabels]. They have no effect if the store is not shared.
+	// need Restartable; see [Member].Labels. They have no effect if the store is not shared.
 	Labels []string
 
 	// Begun declares that Work continues what has begun in this process. So this process holds the
@@ -103,7 +104,7 @@ func (m *Manager) create(ctx context.Context, q *Request, r *Record) error {
 	if work == nil {
 		return newRequestError("neither Work nor Runner is set")
 	}
-	labels, err := labelSet(q.Labels)
+	labels, err := taskrules.LabelSet(q.Labels)
 	if err != nil {
 		return newRequestError("%w", err)
 	}
@@ -117,8 +118,8 @@ func (m *Manager) create(ctx context.Context, q *Request, r *Record) error {
 	if err != nil {
 		return err
 	}
-	if tokenSize(q.Token) > MaxToken {
-		return ErrToken
+	if tokenSize(q.Token) > maxToken {
+		return errToken
 	}
 	membership, claim, err := m.newClaim()
 	if err != nil {
@@ -174,8 +175,8 @@ func (m *Manager) storeAndStart(ctx context.Context, membership Membership, r *R
 		m.removeRun(run)
 		return err
 	}
-	if r.Phase = PhaseRunning; r.Durable != nil && !begun && m.crowded(r) {
-		r.Phase = PhaseNew
+	if r.Phase = taskrules.PhaseRunning; r.Durable != nil && !begun && m.crowded(r) {
+		r.Phase = taskrules.PhaseNew
 	}
 	// Neither ctx nor Close interrupts this write.
 	err = m.store.create(r)
@@ -291,7 +292,7 @@ func (m *Manager) ttl(requested *mcp.TaskMetadata) (time.Duration, error) {
 	}
 	ms := *requested.TTL
 	if ms <= 0 {
-		return 0, ErrTTL
+		return 0, errTTL
 	}
 	if ms > m.cfg.TTL.Max.Milliseconds() { // ms may be too large for a Duration
 		return m.cfg.TTL.Max, nil

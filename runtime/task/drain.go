@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 )
 
 // drainParkAfter is the maximum of [Recovery.ParkAfter] while a Manager drains.
@@ -186,7 +187,7 @@ func (f *fleet) disclaim(id string, claim Claim, ready func(r *Record) bool) (r 
 				return errUnchanged
 			}
 			if r.Claim.Member = ""; r.running() {
-				r.Phase = PhaseSuspended
+				r.Phase = taskrules.PhaseSuspended
 			}
 			return nil
 		})

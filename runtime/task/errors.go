@@ -18,22 +18,23 @@ var (
 	ErrExpired = errors.New("task: expired")
 	// ErrCancelled is the cause of the context of work whose task was cancelled.
 	ErrCancelled = errors.New("task: cancelled")
-	// ErrCursor reports that a cursor is malformed or belongs to another principal.
-	ErrCursor = errors.New("task: invalid cursor")
 	// ErrDoubtful reports that [Manager.Create] has failed and that it is unknown whether the store
 	// has the task, because the store did not answer. The Manager fails the task as soon as the
 	// store answers. Until then, or if the process ends before, the work may run: do not repeat the
 	// request if that would do harm. Other errors of Create mean that the task does not exist.
 	ErrDoubtful = errors.New("task: it is unknown whether the task was created")
-	// ErrTTL reports that a requested lifetime is not a positive number of milliseconds.
-	ErrTTL = errors.New("task: ttl must be a positive number of milliseconds")
-	// ErrToken reports that the progress token of a request is longer than MaxToken.
-	ErrToken = fmt.Errorf("task: progress token is longer than %d bytes", MaxToken)
 )
 
-// MaxToken is the maximum length of the progress token of a task in bytes. Each change of a task
+// Errors of requests that the requestor has to change.
+var (
+	errCursor = errors.New("task: invalid cursor") // malformed, or of another principal
+	errTTL    = errors.New("task: ttl must be a positive number of milliseconds")
+	errToken  = fmt.Errorf("task: progress token is longer than %d bytes", maxToken)
+)
+
+// maxToken is the maximum length of the progress token of a task in bytes. Each change of a task
 // writes the token.
-const MaxToken = 1024
+const maxToken = 1024
 
 // Error codes that the specification does not define. From revision 2026-07-28 on, -31060 to -31063
 // are sent instead of -32060 to -32063, which these revisions reserve.
@@ -142,7 +143,7 @@ func WireError(err error) *jsonrpc.Error {
 	if e, ok := errors.AsType[*missingError](err); ok {
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: e.message()}
 	}
-	for _, known := range []error{ErrNotFound, ErrExpired, ErrCursor, ErrTTL, ErrToken} {
+	for _, known := range []error{ErrNotFound, ErrExpired, errCursor, errTTL, errToken} {
 		if errors.Is(err, known) {
 			return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: known.Error()}
 		}

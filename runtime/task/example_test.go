@@ -126,19 +126,3 @@ func ExampleJobs() {
 	// Output:
 	// printed <nil>
 }
-
-// The moves out of input_required.
-func ExampleMoves() {
-	for _, m := range task.Moves() {
-		if m.From == mcp.TaskStatusInputRequired {
-			fmt.Println(m.To, task.Terminal(m.To))
-		}
-	}
-	fmt.Println(task.Legal(mcp.TaskStatusCompleted, mcp.TaskStatusWorking))
-	// Output:
-	// working false
-	// completed true
-	// failed true
-	// cancelled true
-	// false
-}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 )
 
 // ErrFenced is the cause of the end of the context of work if another member of the fleet may hold
@@ -906,7 +907,7 @@ func (m *Manager) TakeOver(ctx context.Context, id string) error {
 		return fmt.Errorf("%w: this member drains", ErrNotMovable)
 	case m.Lacks(r.Labels...) != "":
 		return fmt.Errorf("%w: this member does not have the label %q", ErrNotMovable, m.Lacks(r.Labels...))
-	case r.Phase == PhaseDoomed:
+	case r.Phase == taskrules.PhaseDoomed:
 		return fmt.Errorf("%w: %s", ErrNotMovable, doomedText(&r))
 	}
 	if run := m.findRun(id); run != nil {

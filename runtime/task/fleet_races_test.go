@@ -18,6 +18,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/memory"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
@@ -538,7 +539,7 @@ func TestWorkOutlastsFailuresOfStore(t *testing.T) {
 			}
 		}
 		entries, _, err := run.Journal(ctx)
-		entries = slices.DeleteFunc(slices.Clone(entries), func(e task.Entry) bool { return e.Kind == task.KindAnswer })
+		entries = slices.DeleteFunc(slices.Clone(entries), func(e task.Entry) bool { return e.Kind == taskrules.KindAnswer })
 		return raw(fmt.Sprintf(`{"found":%d}`, len(entries))), err
 	}
 	broken := errors.New("connection broken")
@@ -655,7 +656,7 @@ func TestWritesDuringTakeOver(t *testing.T) {
 					if err := run.Sleep(ctx, wake); err != nil {
 						return nil, err
 					}
-					if err := run.Record(ctx, task.Entry{Kind: task.KindUndo, Key: "undo", Occurrence: 1}); err != nil {
+					if err := run.Record(ctx, task.Entry{Kind: taskrules.KindUndo, Key: "undo", Occurrence: 1}); err != nil {
 						return nil, err
 					}
 					return asks(ctx, run)

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/mcpwire/mcpwire/codec"
-	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 )
 
 // Relate returns an object with the related task in its _meta and all other members unchanged.
@@ -16,7 +16,7 @@ func FuzzRelate(f *testing.F) {
 		f.Add(s, "T")
 	}
 	f.Fuzz(func(t *testing.T, object, id string) {
-		related, err := task.Relate([]byte(object), id)
+		related, err := taskrules.Relate([]byte(object), id)
 		if err != nil {
 			return
 		}
@@ -24,12 +24,12 @@ func FuzzRelate(f *testing.F) {
 			t.Fatalf("Relate(%q) = %q: %v", object, related, err)
 		}
 		// Maps, unlike struct fields, distinguish _meta from _Meta.
-		tag := members(t, []byte(members(t, []byte(members(t, related)["_meta"]))[task.RelatedTask]))
+		tag := members(t, []byte(members(t, []byte(members(t, related)["_meta"]))[taskrules.RelatedTask]))
 		var got string
 		if err := json.Unmarshal([]byte(tag["taskId"]), &got); err != nil || got != id {
 			t.Fatalf("Relate(%q) = %q, %v", object, related, err)
 		}
-		again, err := task.Relate(related, id)
+		again, err := taskrules.Relate(related, id)
 		if err != nil || !bytes.Equal(again, related) {
 			t.Fatalf("Relate(%q) = %q, %v", related, again, err)
 		}

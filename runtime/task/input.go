@@ -13,6 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 )
 
 // Call sends an input request to the requestor and waits for the answer. The task is input_required
@@ -33,7 +34,7 @@ func (run *Run) Call(ctx context.Context, method string, params codec.Encoder) (
 // Restartable work may be parked while it waits; Ask then returns [ErrParked], also if ctx is
 // cancelled after that. Ask ends with the context of the work, whether ctx does or not.
 //
-// A task has at most [MaxOpenInput] open input requests. Ask waits until there is room for another
+// A task has at most MaxOpenInput open input requests. Ask waits until there is room for another
 // one, in no particular order. The work is not parked while one with a deadline waits for room.
 //
 // If Deadline is zero, it is that of ctx. Later runs have the Deadline of the first one, at which
@@ -230,9 +231,9 @@ func (run *Run) roomTurn() chan struct{} {
 // with cause.
 func outcomeOf(cause error) json.RawMessage {
 	if errors.Is(cause, context.DeadlineExceeded) {
-		return json.RawMessage(TimedOut)
+		return json.RawMessage(taskrules.TimedOut)
 	}
-	return json.RawMessage(GivenUp)
+	return json.RawMessage(taskrules.GivenUp)
 }
 
 // giveUp stores that the work gives up an input request because its context has ended with cause,
@@ -257,7 +258,7 @@ func (run *Run) giveUp(number uint64, cause error) (json.RawMessage, error) {
 }
 
 // GiveUp withdraws an input request that an earlier run of the work has made, and that this run does
-// not make: it stores [GivenUp] as its Error, which [Run.Journal] returns in later runs. Of q, GiveUp
+// not make: it stores GivenUp as its Error, which [Run.Journal] returns in later runs. Of q, GiveUp
 // uses Key, Occurrence and Branch, as [Run.Ask] does. It does nothing if there is no such input
 // request, or if it is not open. Like Ask, it tries again while the store fails, until the work
 // ends, and then fails with [ErrCancelled], [ErrExpired] or [ErrFenced].
@@ -265,7 +266,7 @@ func (run *Run) GiveUp(q InputRequest) error {
 	number := uint64(0)
 	_, err := run.change(context.Background(), func(r *Record) error {
 		earlier := r.inputRequestByKey(&q)
-		if r.terminal() || earlier == nil || !r.setAnswer(earlier.Number, nil, json.RawMessage(GivenUp)) {
+		if r.terminal() || earlier == nil || !r.setAnswer(earlier.Number, nil, json.RawMessage(taskrules.GivenUp)) {
 			return errUnchanged
 		}
 		number = earlier.Number
@@ -279,7 +280,7 @@ func (run *Run) GiveUp(q InputRequest) error {
 // Tasks extension.
 func (run *Run) encodeParams(params codec.Encoder) (json.RawMessage, error) {
 	if !run.extension {
-		return related(params, run.id)
+		return taskrules.RelateParams(params, run.id)
 	}
 	if params == nil {
 		return nil, nil
@@ -316,7 +317,7 @@ func (run *Run) addInputRequest(ctx context.Context, q *InputRequest) (number ui
 			number = 0
 			return errUnchanged
 		}
-		if q.Open() && r.openInputRequests() >= MaxOpenInput {
+		if q.Open() && r.openInputRequests() >= taskrules.MaxOpenInput {
 			return errTooManyOpen
 		}
 		number, q.Number = fresh, fresh
@@ -404,9 +405,9 @@ func (r *Record) inputRequest(number uint64) *InputRequest {
 // answer returns the stored answer, or the error of [Run.Ask].
 func (q *InputRequest) answer() (json.RawMessage, error) {
 	switch {
-	case string(q.Error) == TimedOut:
+	case string(q.Error) == taskrules.TimedOut:
 		return nil, context.DeadlineExceeded
-	case string(q.Error) == GivenUp:
+	case string(q.Error) == taskrules.GivenUp:
 		return nil, context.Canceled
 	case q.Error != nil:
 		return nil, decodeError(q.Error)

@@ -17,6 +17,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/memory"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
@@ -152,7 +153,7 @@ func TestInputRequest(t *testing.T) {
 		var params struct {
 			Meta map[string]struct{ TaskID string } `json:"_meta"`
 		}
-		if err := json.Unmarshal([]byte(received[0][len("elicitation/create "):]), &params); err != nil || params.Meta[task.RelatedTask].TaskID != created.TaskID {
+		if err := json.Unmarshal([]byte(received[0][len("elicitation/create "):]), &params); err != nil || params.Meta[taskrules.RelatedTask].TaskID != created.TaskID {
 			t.Errorf("received %s, %v", received[0], err)
 		}
 	})

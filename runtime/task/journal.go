@@ -16,7 +16,7 @@ func (run *Run) Durable() bool { return run.durable }
 
 // Journal returns what earlier runs of restartable work have recorded, in the order of time, and
 // the input requests of the record, answered or not. The answers that an earlier run has got are
-// entries of the kind [KindAnswer], apart from the latest ones. The work returns each recorded
+// entries of the kind 1, apart from the latest ones. The work returns each recorded
 // result instead of obtaining it again, and makes its input requests with [Run.Ask]. The slices
 // must not be changed. For other work, Journal returns nothing.
 //

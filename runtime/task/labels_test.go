@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/runtime/internal/memory"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
@@ -346,7 +347,7 @@ func TestInvalidLabels(t *testing.T) {
 		`label "` + strings.Repeat("x", 128) + `…": want`: {strings.Repeat("x", 129)},
 		`17 labels (must be at most 16)`:                  many,
 	} {
-		if err := task.CheckLabels(labels); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, err := taskrules.LabelSet(labels); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 		_, err := task.New(t.Context(), task.Config{Store: memory.New(), Member: task.Member{Labels: labels}})
@@ -360,7 +361,7 @@ func TestInvalidLabels(t *testing.T) {
 			}
 		})
 	}
-	if err := task.CheckLabels(slices.Concat(many[:14], []string{"x0", strings.Repeat("x", 128), "aZ0-_.:/="})); err != nil {
+	if _, err := taskrules.LabelSet(slices.Concat(many[:14], []string{"x0", strings.Repeat("x", 128), "aZ0-_.:/="})); err != nil {
 		t.Error(err)
 	}
 	synctest.Test(t, func(t *testing.T) {

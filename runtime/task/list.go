@@ -13,7 +13,7 @@ import (
 // page, or "" if this is the last page (MCP tasks, "Task Listing"). The empty cursor stands for the
 // first page. Tasks that exist during the whole listing are listed exactly once. A cursor never
 // expires and survives a restart, but is valid only for its principal. All other cursors fail with
-// [ErrCursor].
+// errCursor.
 func (m *Manager) List(ctx context.Context, principal, cursor string) (tasks []mcp.Task, next string, err error) {
 	tasks, next, err = m.list(ctx, principal, cursor)
 	if err != nil {
@@ -70,11 +70,11 @@ func parseCursor(principal, cursor string) (after uint64, err error) {
 	}
 	b, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil || len(b) != 16 {
-		return 0, ErrCursor
+		return 0, errCursor
 	}
 	after = binary.BigEndian.Uint64(b)
 	if formatCursor(principal, after) != cursor {
-		return 0, ErrCursor
+		return 0, errCursor
 	}
 	return after, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/network"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 )
 
 // Manager is the receiver's side of tasks: it creates them, runs their work, and serves requests
@@ -276,7 +277,7 @@ func (m *Manager) change(ctx context.Context, id string, f func(r *Record) error
 			return r, err
 		}
 		if from.parked && !r.parked() && r.running() && m.findRun(id) == nil {
-			r.Phase = PhaseSuspended // until its member runs it, which may have died
+			r.Phase = taskrules.PhaseSuspended // until its member runs it, which may have died
 		}
 		if err = m.replace(from, &r); !errors.Is(err, ErrConflict) {
 			if err == nil && r.shown() == from.shown && r.view() != seen { // afterChange reports another status
@@ -296,7 +297,7 @@ func suspended(r *Record) error {
 	if r.terminal() || !r.running() {
 		return errUnchanged
 	}
-	r.Phase = PhaseSuspended
+	r.Phase = taskrules.PhaseSuspended
 	return nil
 }
 
@@ -304,7 +305,7 @@ func suspended(r *Record) error {
 // the stored record. Updated and Bytes of r must be those of the record that was read. replace
 // fails with ErrConflict if the record has been written in between, and otherwise like change.
 func (m *Manager) replace(from standing, r *Record) error {
-	if Terminal(from.status) || r.Status != from.status && !Legal(from.status, r.Status) {
+	if Terminal(from.status) || r.Status != from.status && !legal(from.status, r.Status) {
 		return &MoveError{from.status, r.Status}
 	}
 	run := m.findRun(r.ID) // before the write, after which the work may return
@@ -583,7 +584,7 @@ func (m *Manager) cancel(ctx context.Context, id, message string) (Record, error
 func (r *Record) setTerminal(s mcp.TaskStatus, message string) {
 	r.Status, r.StatusMessage = s, message
 	r.Params, r.InputRequests, r.Progress = nil, nil, nil
-	r.Phase, r.Lost = PhaseRunning, nil
+	r.Phase, r.Lost = taskrules.PhaseRunning, nil
 	if d := r.Durable; d != nil && (d.Recorded > 0 || d.Parked || d.Undo != UndoNone || d.Signals != nil) {
 		r.Durable = &Durable{Version: d.Version, LastInput: d.LastInput}
 	}

@@ -2,19 +2,22 @@ package task
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 )
 
 // Notify sends a notification about the task to the requestor, such as a log message. It drops the
 // notification and returns nil if no requestor is known or progress has ended. It returns the error
 // of the [Requestor], for example after a disconnect.
 func (run *Run) Notify(ctx context.Context, method string, params codec.Encoder) error {
-	raw, err := related(params, run.id)
+	raw, err := taskrules.RelateParams(params, run.id)
 	if err != nil {
 		return err
 	}
@@ -84,3 +87,8 @@ func (m *Manager) logUnsent(id string, err error) {
 		m.cfg.Logger.Debug("task status not sent", "task", id, "error", err)
 	}
 }
+
+// rawJSON is JSON text that implements [codec.Encoder].
+type rawJSON json.RawMessage
+
+func (r rawJSON) EncodeJSON(w *wire.Writer) { w.Raw(json.RawMessage(r)) }

@@ -9,6 +9,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 )
 
 // publish stores the outcome of a task, and tries again while the store fails. It drops the outcome
@@ -204,7 +205,7 @@ func encodeResult(run *Run, result codec.Encoder) (json.RawMessage, error) {
 	}
 	raw, err := boundary.Marshal(result)
 	if err == nil && !run.extension {
-		raw, err = relate(raw, run.id)
+		raw, err = taskrules.RelateValid(raw, run.id)
 	}
 	if err != nil {
 		if !boundary.Report(run.m.cfg.Logger, "encoding of a result panicked", err, "task", run.id) {

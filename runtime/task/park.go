@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 )
 
 // parked reports whether the record is that of parked work.
@@ -63,7 +64,7 @@ func (m *Manager) parkFor(run *Run, a awaited) Work {
 		}
 		d := *r.Durable
 		d.Parked, d.Wake, d.Awaits = true, a.wake, a.signals
-		r.Durable, r.Phase = &d, PhaseRunning
+		r.Durable, r.Phase = &d, taskrules.PhaseRunning
 		return nil
 	})
 	work, _ := m.resume(run)
@@ -101,7 +102,7 @@ func (m *Manager) resume(run *Run) (work Work, r Record) {
 			idle := run.shelved.Load() && m.fleet == nil
 			switch {
 			case r.running() && (idle || m.suspected(r) || m.crowded(r)):
-				r.Phase = PhaseSuspended // the end of this process is no death during the work
+				r.Phase = taskrules.PhaseSuspended // the end of this process is no death during the work
 			case !due:
 				return errUnchanged
 			}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
@@ -667,7 +668,7 @@ func TestProcessWithoutWorkEnds(t *testing.T) {
 					}
 				}
 				r, err := p.cfg.Store.Get(t.Context(), id)
-				if err != nil || r.Durable.Parked || r.Phase != task.PhaseSuspended {
+				if err != nil || r.Durable.Parked || r.Phase != taskrules.PhaseSuspended {
 					t.Errorf("phase %d, parked %t, %v", r.Phase, r.Durable.Parked, err)
 				}
 				if crash {
@@ -726,9 +727,9 @@ func TestWokenWorkThatWaitsForRoomIsNoSuspect(t *testing.T) {
 				time.Sleep(time.Minute)
 				checkEqual(t, "queued", 3, p.Stats().Queued)
 				for i, id := range ids {
-					want := task.PhaseSuspended
+					want := task.Phase(taskrules.PhaseSuspended)
 					if i == 0 {
-						want = task.PhaseRunning
+						want = taskrules.PhaseRunning
 					}
 					r, err := p.cfg.Store.Get(t.Context(), id)
 					if err != nil || r.Durable.Parked || r.Phase != want {

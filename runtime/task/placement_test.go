@@ -15,6 +15,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/memory"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
@@ -180,7 +181,7 @@ func TestInterruptedTrialIsNoDeath(t *testing.T) {
 		die(first)
 		second := joinWith(t, f, &b, task.Member{}, time.Minute)
 		time.Sleep(time.Second)
-		if r := second.record(t, id); r.Phase != task.PhaseTrial || r.Reruns != 1 {
+		if r := second.record(t, id); r.Phase != taskrules.PhaseTrial || r.Reruns != 1 {
 			t.Fatalf("phase %v after %d deaths", r.Phase, r.Reruns)
 		}
 		second.store.Cut()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 )
 
 // Record is the state of a task in a [Store]: its principal, its request, its status and its
@@ -85,28 +86,16 @@ type Record struct {
 }
 
 // Phase says what restartable work does in the process that holds its task. If that process dies,
-// only work that runs can be the cause.
+// only work that runs can be the cause. Only a Manager reads it; 0 is work that runs.
 type Phase uint8
-
-const (
-	PhaseRunning   Phase = iota // runs, unless it is parked
-	PhaseNew                    // has not begun
-	PhaseSuspended              // has begun and does not run at present
-	// PhaseTrial is PhaseRunning of work that has run before in a process that died. It is the
-	// latest work that has begun in its process; see [Recovery.MaxReruns].
-	PhaseTrial
-	// PhaseDoomed is set once the process of a trial has died. The work does not run. The task
-	// fails after a while, unless that process turns out to live.
-	PhaseDoomed
-)
 
 // running reports whether the death of the process would be one during the work.
 func (r *Record) running() bool {
-	return r.Durable != nil && !r.parked() && (r.Phase == PhaseRunning || r.Phase == PhaseTrial)
+	return r.Durable != nil && !r.parked() && (r.Phase == taskrules.PhaseRunning || r.Phase == taskrules.PhaseTrial)
 }
 
 // Begun reports whether the work has ever begun. Until then, any version of the tool can run it.
-func (r *Record) Begun() bool { return r.Phase != PhaseNew }
+func (r *Record) Begun() bool { return r.Phase != taskrules.PhaseNew }
 
 // Durable is the state that restartable work continues from when it runs again. Together with the
 // answered input requests, it is the journal of the work.
@@ -132,7 +121,7 @@ type Durable struct {
 	// Signals are those that the work has not taken, in the order in which they were stored. It is
 	// nil once the task is terminal or its work undoes what it has done.
 	Signals []Signal
-	// Undos is the number of entries of the kind [KindUndo]. It is 0 once the task is terminal.
+	// Undos is the number of entries of the kind 5. It is 0 once the task is terminal.
 	Undos int
 	// Parked is set while the work is parked; see [Recovery.ParkAfter]. An answer to an input request
 	// resets it.
@@ -157,7 +146,7 @@ const (
 // Entry is a result that the work of a task has recorded. It is known by its branch, its kind, its
 // key and, among equal keys, its occurrence. Its contents belong to the work.
 type Entry struct {
-	Kind       byte // chosen by the work
+	Kind       byte // chosen by the work, but for 1, 5 and 9; 1 is the answer to an input request
 	Key        string
 	Occurrence int // from 1
 	Result     json.RawMessage
@@ -188,20 +177,10 @@ type InputRequest struct {
 	Deadline time.Time
 
 	// Result and Error are the answer; both are nil while the input request is open. Error is a
-	// JSON-RPC error object or, if the work has given the input request up, [TimedOut] or
-	// [GivenUp].
+	// JSON-RPC error object or, if the work has given the input request up, "timed out"
+	// or "given up".
 	Result, Error json.RawMessage
 }
-
-// What [InputRequest].Error is if the work has given the input request up. It is a JSON string, so
-// that it differs from the error objects of requestors.
-const (
-	TimedOut = `"timed out"` // the deadline has passed
-	GivenUp  = `"given up"`  // the work does not wait any longer
-)
-
-// MaxOpenInput is how many input requests of a task or of a call may be open. Requestors refuse more.
-const MaxOpenInput = 64
 
 // Open reports whether the input request has no answer yet.
 func (q *InputRequest) Open() bool { return q.Result == nil && q.Error == nil }
@@ -288,7 +267,7 @@ func (d *Durable) with(entries []Entry) *Durable {
 	more.Entries = entries
 	more.Recorded += len(entries)
 	for i := range entries {
-		if entries[i].Kind == KindUndo {
+		if entries[i].Kind == taskrules.KindUndo {
 			more.Undos++
 		}
 		more.RecordedBytes += entryOverhead + int64(len(entries[i].Branch)+len(entries[i].Key)+len(entries[i].Result))

@@ -11,6 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 )
 
 // recoveryWorkers is the number of tasks that are recovered concurrently. A store can combine their
@@ -125,7 +126,7 @@ func (m *Manager) recoverTask(ctx context.Context, brief Record, died bool) erro
 	changed := r.Updated
 	m.markNew(&r)
 	if m.fleet == nil {
-		if m.countDeath(&r, ""); r.Phase == PhaseDoomed && !r.mustUndo() {
+		if m.countDeath(&r, ""); r.Phase == taskrules.PhaseDoomed && !r.mustUndo() {
 			return m.failUnrecoverable(ctx, &r, doomedText(&r))
 		}
 	}
@@ -152,16 +153,16 @@ func (m *Manager) recoverTask(ctx context.Context, brief Record, died bool) erro
 		if died {
 			m.countDeath(r, from.Member)
 		}
-		if m.fleet == nil && r.Phase == PhaseDoomed {
+		if m.fleet == nil && r.Phase == taskrules.PhaseDoomed {
 			m.undoSuspect(r)
 		}
 		expired = m.expireUndo(r)
 		switch {
-		case r.Durable == nil || r.Phase == PhaseDoomed:
+		case r.Durable == nil || r.Phase == taskrules.PhaseDoomed:
 		case work != nil && !m.suspected(r) && !m.crowded(r):
 			m.begin(r)
 		case r.Begun():
-			r.Phase = PhaseSuspended
+			r.Phase = taskrules.PhaseSuspended
 		}
 		if m.fleet == nil && r.InputRequests == nil && r.Phase == before.Phase && r.Reruns == before.Reruns && !expired {
 			return errUnchanged
@@ -190,7 +191,7 @@ func (m *Manager) recoverTask(ctx context.Context, brief Record, died bool) erro
 		}
 		return nil
 	}
-	if r.Phase == PhaseDoomed {
+	if r.Phase == taskrules.PhaseDoomed {
 		go m.awaitVerdict(run, r, work) // ends with the work
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 )
 
 // Result waits until a task is terminal and returns its outcome (MCP tasks, "Result Retrieval"). It
@@ -41,7 +42,7 @@ func (m *Manager) result(ctx context.Context, principal, id string, via Requesto
 		return Outcome{Error: decodeError(r.Error)}, nil
 	}
 	if r.Extension() {
-		if r.Result, err = relate(r.Result, r.ID); err != nil {
+		if r.Result, err = taskrules.RelateValid(r.Result, r.ID); err != nil {
 			return Outcome{}, m.logFault("read task", err)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 )
 
 // Work runs a task. It returns the result that the plain request would have had. An error that is
@@ -376,7 +377,7 @@ func (run *Run) suspend() {
 			return errUnchanged
 		}
 		if r.running() {
-			r.Phase = PhaseSuspended
+			r.Phase = taskrules.PhaseSuspended
 		}
 		return nil
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/network"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 )
 
 // reserveTimeout bounds a call of [Membership.Reserve], so that it is repeated in a new membership.
@@ -88,7 +89,7 @@ func (m *Manager) start(run *Run, r *Record, begun bool, work Work) {
 	} else {
 		s.noteBegin() // before closed is read
 	}
-	if t.deaths > 0 || r.Phase != PhaseRunning {
+	if t.deaths > 0 || r.Phase != taskrules.PhaseRunning {
 		work = m.beginning(work)
 	}
 	if t.deaths == 0 && !m.mayWait(r) && !s.closed.Load() {

@@ -21,7 +21,8 @@ type Member struct {
 	// their [Request].Runner.
 	Tools []string
 	// Labels are what the member has that tasks may require, such as "gpu" or "region=eu"; see
-	// [Request].Labels and [CheckLabels].
+	// [Request].Labels: at most 16 different ones, each of 1 to 128 ASCII letters, digits and
+	// characters of "-_.:/=".
 	Labels []string
 	// Lease is the time after which a member counts as dead if it has not renewed its lease. The
 	// default is [DefaultLease]; the minimum is a second.

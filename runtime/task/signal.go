@@ -9,11 +9,11 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 )
 
 // A signal is in the record of its task until the work takes it. The work takes it with the write
@@ -29,23 +29,13 @@ type Signal struct {
 	Value json.RawMessage
 }
 
-// Limits of signals.
-const (
-	// MaxSignals is how many signals a task may have that its work has not taken, and
-	// MaxSignalBytes is how many bytes their names and values may have together.
-	MaxSignals     = 64
-	MaxSignalBytes = 256 << 10
-	// MaxSignalName is the maximum length of the name of a signal in bytes.
-	MaxSignalName = 256
-)
-
 // Errors of signals.
 var (
 	// ErrNoSignals reports that a task can take no signals: its work is not restartable, or has
 	// failed and undoes what it has done.
 	ErrNoSignals = errors.New("task: the work takes no signals")
-	// ErrTooManySignals reports that a task has as many signals that its work has not taken as
-	// MaxSignals and MaxSignalBytes allow. It may take more later.
+	// ErrTooManySignals reports that a task has 64 signals that its work has not taken, or that their
+	// names and values take 256 KiB. It may take more later.
 	ErrTooManySignals = errors.New("task: too many signals that the work has not taken")
 )
 
@@ -54,25 +44,11 @@ func (s *Signal) size() int64 {
 	return entryOverhead + int64(len(s.ID)+len(s.Name)+len(s.Value))
 }
 
-// CheckSignalName returns an error unless name can be that of a signal: valid UTF-8, not empty, and
-// at most [MaxSignalName] bytes long.
-func CheckSignalName(name string) error {
-	switch {
-	case name == "":
-		return errors.New("signal without a name")
-	case len(name) > MaxSignalName:
-		return fmt.Errorf("name of a signal is longer than %d bytes", MaxSignalName)
-	case !utf8.ValidString(name):
-		return fmt.Errorf("name of a signal %q is not valid UTF-8", name)
-	}
-	return nil
-}
-
 // Signal delivers a value, which is JSON, to the work of a task with a restartable Work. When it
 // returns nil, the signal is stored, durably if the store is durable. The work takes it with
 // [Run.TakeSignal]: signals of one name in the order in which they were stored, each one once.
 // Parked work that waits for the name runs again. A signal for which the work does not wait is kept
-// until the work waits for it; at most [MaxSignals] and [MaxSignalBytes] are. When the task ends,
+// until the work waits for it; see [ErrTooManySignals]. When the task ends,
 // signals that the work has not taken are dropped. Requestors do not see signals.
 //
 // Any member of a fleet can signal any task. The principal of the task is not checked: Signal is
@@ -81,11 +57,11 @@ func CheckSignalName(name string) error {
 // While the store fails, Signal tries again until ctx ends. If it then fails, or fails because the
 // task has ended meanwhile, the signal may have been stored. Signal fails with [ErrNotFound] or
 // [ErrExpired] if there is no such task, with a [*MoveError] if the task is terminal, with
-// [ErrNoSignals] or [ErrTooManySignals], with the error of [CheckSignalName], with a
-// [*JournalError] if the journal would become too large, with a [*LimitError] if the principal of
-// the task has no bytes left, and with [ErrClosed].
+// [ErrNoSignals] or [ErrTooManySignals], with an error for a name that is empty, longer than 256
+// bytes or not UTF-8, with a [*JournalError] if the journal would become too large, with a
+// [*LimitError] if the principal of the task has no bytes left, and with [ErrClosed].
 func (m *Manager) Signal(ctx context.Context, id, name string, value json.RawMessage) error {
-	if err := CheckSignalName(name); err != nil {
+	if err := taskrules.CheckSignalName(name); err != nil {
 		return fmt.Errorf("task: %w", err)
 	}
 	if err := codec.Valid(value); err != nil {
@@ -144,8 +120,8 @@ func (m *Manager) addSignal(r *Record, s *Signal) error {
 	for i := range r.Durable.Signals {
 		bytes += len(r.Durable.Signals[i].Name) + len(r.Durable.Signals[i].Value)
 	}
-	if len(r.Durable.Signals) >= MaxSignals || bytes > MaxSignalBytes {
-		return fmt.Errorf("%w: the limits are %d signals and %d bytes", ErrTooManySignals, MaxSignals, MaxSignalBytes)
+	if len(r.Durable.Signals) >= taskrules.MaxSignals || bytes > taskrules.MaxSignalBytes {
+		return fmt.Errorf("%w: the limits are %d signals and %d bytes", ErrTooManySignals, taskrules.MaxSignals, taskrules.MaxSignalBytes)
 	}
 	d := *r.Durable
 	d.Signals = append(slices.Clip(d.Signals), *s)

@@ -16,6 +16,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/internal/faultstore"
 	"github.com/mcpwire/mcpwire/runtime/internal/memory"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
@@ -237,7 +238,7 @@ func TestCloseWaitsForChangesOfParkedTasks(t *testing.T) {
 				if err := <-failed; err != nil {
 					t.Error(err)
 				}
-				if r, err := store.Get(t.Context(), id); err != nil || !task.Terminal(r.Status) && r.Phase != task.PhaseSuspended {
+				if r, err := store.Get(t.Context(), id); err != nil || !task.Terminal(r.Status) && r.Phase != taskrules.PhaseSuspended {
 					t.Errorf("phase %d, as if the process had died during the work; %v", r.Phase, err)
 				}
 				p.restart(t)
@@ -254,8 +255,8 @@ func TestCloseWaitsForChangesOfParkedTasks(t *testing.T) {
 }
 
 func TestNamesOfSignals(t *testing.T) {
-	for name, want := range map[string]bool{"go": true, "géh": true, strings.Repeat("x", task.MaxSignalName): true, "": false, strings.Repeat("x", task.MaxSignalName+1): false, "a\xff": false} {
-		if err := task.CheckSignalName(name); (err == nil) != want {
+	for name, want := range map[string]bool{"go": true, "géh": true, strings.Repeat("x", taskrules.MaxSignalName): true, "": false, strings.Repeat("x", taskrules.MaxSignalName+1): false, "a\xff": false} {
+		if err := taskrules.CheckSignalName(name); (err == nil) != want {
 			t.Errorf("%q: %v", name, err)
 		}
 	}

@@ -6,15 +6,15 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// Move is a legal change of a task's status.
-type Move struct {
-	From, To mcp.TaskStatus
-	Why      string // cause of the move, human-readable
+// move is a legal change of a task's status.
+type move struct {
+	from, to mcp.TaskStatus
+	why      string // cause of the move, human-readable
 }
 
-// moves lists all legal moves. A task is created as working. No move leads out of completed, failed
+// moves lists all legal moves (MCP tasks, "Task Status Lifecycle"). A task is created as working. No move leads out of completed, failed
 // and cancelled.
-var moves = [...]Move{
+var moves = [...]move{
 	{mcp.TaskStatusWorking, mcp.TaskStatusInputRequired, "the work sends an input request"},
 	{mcp.TaskStatusWorking, mcp.TaskStatusCompleted, "the work returns a result"},
 	{mcp.TaskStatusWorking, mcp.TaskStatusFailed, "the work fails"},
@@ -25,17 +25,11 @@ var moves = [...]Move{
 	{mcp.TaskStatusInputRequired, mcp.TaskStatusCancelled, "the requestor cancels"},
 }
 
-// Moves returns all legal moves of a task (MCP tasks, "Task Status Lifecycle").
-func Moves() []Move {
-	list := moves
-	return list[:]
-}
-
-// Legal reports whether a task may move from one status to another. It returns false for equal or
+// legal reports whether a task may move from one status to another. It returns false for equal or
 // unknown statuses.
-func Legal(from, to mcp.TaskStatus) bool {
+func legal(from, to mcp.TaskStatus) bool {
 	for i := range moves {
-		if moves[i].From == from && moves[i].To == to {
+		if moves[i].from == from && moves[i].to == to {
 			return true
 		}
 	}

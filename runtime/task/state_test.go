@@ -34,9 +34,9 @@ func TestLegalMoves(t *testing.T) {
 			t.Errorf("from %s: got%s, want%s", from, got, want[from])
 		}
 	}
-	for _, m := range task.Moves() {
-		if task.Terminal(m.From) {
-			t.Errorf("a move leads out of the terminal status %s", m.From)
+	for _, m := range task.Moves {
+		if task.Terminal(mcp.TaskStatus(m[0])) {
+			t.Errorf("a move leads out of the terminal status %s", m[0])
 		}
 	}
 }
@@ -52,8 +52,8 @@ func TestFigureMatchesMoves(t *testing.T) {
 		got = append(got, m[1])
 	}
 	want = append(want, "start -> working")
-	for _, m := range task.Moves() {
-		want = append(want, string(m.From)+" -> "+string(m.To)+": "+m.Why)
+	for _, m := range task.Moves {
+		want = append(want, m[0]+" -> "+m[1]+": "+m[2])
 	}
 	for _, s := range []mcp.TaskStatus{mcp.TaskStatusCompleted, mcp.TaskStatusFailed, mcp.TaskStatusCancelled} {
 		if task.Terminal(s) {

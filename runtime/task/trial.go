@@ -9,6 +9,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 )
 
 // Work may end its process: it takes all memory, or calls code that crashes. Such work must not end
@@ -75,11 +76,11 @@ func (m *Manager) countDeath(r *Record, member string) {
 	if !r.running() {
 		return
 	}
-	doomed := r.Phase == PhaseTrial && m.cfg.Recovery.MaxReruns > 0 && r.Reruns >= m.cfg.Recovery.MaxReruns
+	doomed := r.Phase == taskrules.PhaseTrial && m.cfg.Recovery.MaxReruns > 0 && r.Reruns >= m.cfg.Recovery.MaxReruns
 	r.Reruns++
-	r.Phase = PhaseSuspended
+	r.Phase = taskrules.PhaseSuspended
 	if doomed {
-		r.Phase = PhaseDoomed
+		r.Phase = taskrules.PhaseDoomed
 	}
 	if member != "" {
 		r.Lost = append(slices.Clone(r.Lost[max(0, len(r.Lost)-maxLost+1):]), member)
@@ -89,8 +90,8 @@ func (m *Manager) countDeath(r *Record, member string) {
 // grown notes that the journal has grown: the count of deaths starts again. A member that counted
 // before must not lift the count of a later death. An answer lifts the verdict, too.
 func (r *Record) grown() {
-	if r.Reruns, r.Lost = 0, nil; r.Phase == PhaseDoomed {
-		r.Phase = PhaseSuspended
+	if r.Reruns, r.Lost = 0, nil; r.Phase == taskrules.PhaseDoomed {
+		r.Phase = taskrules.PhaseSuspended
 	}
 }
 
@@ -100,8 +101,8 @@ func (m *Manager) acquit(r *Record, own func(member string) bool) {
 	before := len(r.Lost)
 	r.Lost = slices.DeleteFunc(slices.Clone(r.Lost), own)
 	r.Reruns = max(r.Reruns-(before-len(r.Lost)), 0)
-	if r.Phase == PhaseDoomed && r.Reruns <= m.cfg.Recovery.MaxReruns {
-		r.Phase = PhaseSuspended
+	if r.Phase == taskrules.PhaseDoomed && r.Reruns <= m.cfg.Recovery.MaxReruns {
+		r.Phase = taskrules.PhaseSuspended
 	}
 }
 
@@ -117,9 +118,9 @@ func (m *Manager) beginning(work Work) Work {
 	return func(ctx context.Context, run *Run) (codec.Encoder, error) {
 		window := m.scheduler.beginTrial(run)
 		r, err := run.change(ctx, func(r *Record) error {
-			phase := PhaseRunning
+			phase := Phase(taskrules.PhaseRunning)
 			if window > 0 && m.suspected(r) {
-				phase = PhaseTrial
+				phase = taskrules.PhaseTrial
 			}
 			if r.terminal() || r.Phase == phase {
 				return errUnchanged
@@ -131,7 +132,7 @@ func (m *Manager) beginning(work Work) Work {
 		if err != nil {
 			return nil, err
 		}
-		if r.Phase == PhaseTrial {
+		if r.Phase == taskrules.PhaseTrial {
 			m.spawn(func() { m.awaitTrial(ctx, run, window) }) // ends with the trial or the work
 		} else {
 			m.scheduler.endTrial(run)
@@ -144,7 +145,7 @@ func (m *Manager) beginning(work Work) Work {
 // it.
 func (m *Manager) markNew(r *Record) {
 	if m.fleet != nil && r.unclaimedNew() {
-		r.Phase = PhaseNew
+		r.Phase = taskrules.PhaseNew
 	}
 }
 
@@ -177,7 +178,7 @@ func (m *Manager) begin(r *Record) {
 		d.Version = m.toolVersion(r.Name)
 		r.Durable = &d
 	}
-	r.Phase = PhaseRunning
+	r.Phase = taskrules.PhaseRunning
 }
 
 // toolVersion returns the version of a tool in this process.
@@ -197,10 +198,10 @@ func (m *Manager) awaitTrial(ctx context.Context, run *Run, window time.Duration
 		return
 	}
 	run.change(ctx, func(r *Record) error { // logs its error
-		if r.Phase != PhaseTrial {
+		if r.Phase != taskrules.PhaseTrial {
 			return errUnchanged
 		}
-		r.Phase = PhaseRunning
+		r.Phase = taskrules.PhaseRunning
 		return nil
 	})
 	m.scheduler.endTrial(run)
@@ -221,7 +222,7 @@ func (m *Manager) awaitVerdict(run *Run, r Record, work Work) {
 			return
 		}
 		var latest Record
-		if m.store.get(ctx, run.id, &latest) == nil && latest.Phase != PhaseDoomed && !latest.terminal() && !run.fenced(&latest) {
+		if m.store.get(ctx, run.id, &latest) == nil && latest.Phase != taskrules.PhaseDoomed && !latest.terminal() && !run.fenced(&latest) {
 			m.start(run, &latest, false, m.observed(&latest, work))
 			return
 		}
@@ -230,7 +231,7 @@ func (m *Manager) awaitVerdict(run *Run, r Record, work Work) {
 	text := doomedText(&r)
 	latest, err := run.change(ctx, func(r *Record) error {
 		switch {
-		case r.terminal() || r.Phase != PhaseDoomed:
+		case r.terminal() || r.Phase != taskrules.PhaseDoomed:
 			return errUnchanged
 		case r.mustUndo():
 			m.undoSuspect(r)
@@ -256,7 +257,7 @@ func (m *Manager) awaitVerdict(run *Run, r Record, work Work) {
 func (m *Manager) undoSuspect(r *Record) {
 	e := &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: doomedText(r)}
 	m.beginUndo(r, Outcome{Error: e}) // cannot fail
-	r.Phase, r.Reruns, r.Lost = PhaseSuspended, 1, nil
+	r.Phase, r.Reruns, r.Lost = taskrules.PhaseSuspended, 1, nil
 }
 
 // nextSuspect returns the suspect whose trial can begin, or nil. Suspects for which there is no

@@ -15,6 +15,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/memory"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
@@ -101,7 +102,7 @@ func (h *host) work(ctx context.Context, run *task.Run, m *task.Manager, store m
 			run.EndUndo()
 			return nil, errors.New("undone")
 		case len(entries) == 0:
-			if err := run.Record(ctx, task.Entry{Kind: task.KindUndo, Key: "undo", Occurrence: 1, Result: json.RawMessage(`1`)}); err != nil {
+			if err := run.Record(ctx, task.Entry{Kind: taskrules.KindUndo, Key: "undo", Occurrence: 1, Result: json.RawMessage(`1`)}); err != nil {
 				return nil, err
 			}
 		}
@@ -313,7 +314,7 @@ func TestLostLeaseIsNoDeath(t *testing.T) {
 				time.Sleep(5 * time.Second)
 				for _, id := range ids {
 					r := all[0].record(t, id)
-					if r.Status != mcp.TaskStatusWorking || r.Reruns != 0 || len(r.Lost) != 0 || r.Phase != task.PhaseRunning {
+					if r.Status != mcp.TaskStatusWorking || r.Reruns != 0 || len(r.Lost) != 0 || r.Phase != taskrules.PhaseRunning {
 						t.Fatalf("%d members, after outage %d: %s, %d deaths, lost %v, phase %d", members, outage, r.Status, r.Reruns, r.Lost, r.Phase)
 					}
 				}
@@ -338,13 +339,13 @@ func TestVerdictWaitsForTheLostMember(t *testing.T) {
 			a.cut(t)
 			c := join(t, f, task.Config{}, untilDone)
 			time.Sleep(task.DefaultLease + time.Second)
-			if r := b.record(t, id); r.Phase != task.PhaseTrial || r.Reruns != 1 {
+			if r := b.record(t, id); r.Phase != taskrules.PhaseTrial || r.Reruns != 1 {
 				t.Fatalf("phase %d, %d deaths", r.Phase, r.Reruns)
 			}
 			c.store.Cut()
 			d := join(t, f, task.Config{}, untilDone)
 			time.Sleep(task.DefaultLease + time.Second)
-			if r := b.record(t, id); r.Phase != task.PhaseDoomed || r.Reruns != 2 || d.runs.Load() != 0 {
+			if r := b.record(t, id); r.Phase != taskrules.PhaseDoomed || r.Reruns != 2 || d.runs.Load() != 0 {
 				t.Fatalf("phase %d, %d deaths", r.Phase, r.Reruns)
 			}
 			if err := d.TakeOver(t.Context(), id); !errors.Is(err, task.ErrNotMovable) {
@@ -374,13 +375,13 @@ func doom(t *testing.T, f *memory.Fleet, work task.Work) (id string, front, lost
 	a.cut(t)
 	lost = join(t, f, task.Config{}, work)
 	time.Sleep(task.DefaultLease + time.Second)
-	if r := front.record(t, id); r.Phase != task.PhaseTrial {
+	if r := front.record(t, id); r.Phase != taskrules.PhaseTrial {
 		t.Fatalf("phase %d", r.Phase)
 	}
 	lost.store.Cut()
 	judge, store = joinRacing(t, f, task.Config{}, work)
 	time.Sleep(task.DefaultLease + time.Second)
-	if r := front.record(t, id); r.Phase != task.PhaseDoomed || judge.runs.Load() != 0 {
+	if r := front.record(t, id); r.Phase != taskrules.PhaseDoomed || judge.runs.Load() != 0 {
 		t.Fatalf("phase %d, %d runs", r.Phase, judge.runs.Load())
 	}
 	return id, front, lost, judge, store
@@ -411,7 +412,7 @@ func TestLiftedVerdictIsNotCarriedOutAfterOutage(t *testing.T) {
 		store.set(hooks{afterGet: func(task.Record) error { return errors.New("no answer") }})
 		lost.store.Heal()
 		time.Sleep(6 * time.Second)
-		if r := front.record(t, id); r.Phase != task.PhaseSuspended {
+		if r := front.record(t, id); r.Phase != taskrules.PhaseSuspended {
 			t.Fatalf("phase %d", r.Phase)
 		}
 		time.Sleep(5 * time.Second)
@@ -581,7 +582,7 @@ func TestParkedWorkIsNoSuspect(t *testing.T) {
 		}
 		b := join(t, f, task.Config{}, untilDone)
 		time.Sleep(task.DefaultLease + time.Second)
-		if r := front.record(t, id); r.Phase != task.PhaseRunning || r.Reruns != 0 || len(r.Lost) != 0 || b.runs.Load() != 1 {
+		if r := front.record(t, id); r.Phase != taskrules.PhaseRunning || r.Reruns != 0 || len(r.Lost) != 0 || b.runs.Load() != 1 {
 			t.Errorf("phase %d, %d deaths, lost %v, %d runs", r.Phase, r.Reruns, r.Lost, b.runs.Load())
 		}
 	})

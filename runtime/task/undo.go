@@ -6,9 +6,10 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 )
 
-// Restartable work may register that it must undo something, with an entry of [KindUndo]. If it
+// Restartable work may register that it must undo something, with an entry of KindUndo. If it
 // fails, it calls [Run.BeginUndo], undoes it and calls [Run.EndUndo] before it returns. If the task
 // is cancelled or expires, one write says so in the record, whose status is not terminal until all
 // is undone: in all other respects, the task is an unfinished one. It has a holder, is recovered and
@@ -17,11 +18,6 @@ import (
 //
 // Work may also fail before it has come so far: because middleware fails, or something that it needs
 // is not there. So work that returns without EndUndo runs again, after a pause, for a day.
-
-// MaxRetained is how long a task that must be undone is kept after its expiry or, if that is later,
-// after it began to be undone, for example because no process knows its work. A store must not lose
-// it before; see [Record.Retained].
-const MaxRetained = 30 * 24 * time.Hour
 
 // undo returns why the work undoes what it has done.
 func (r *Record) undo() Undo {
@@ -79,7 +75,7 @@ func (r *Record) Retained(now time.Time) bool {
 	if undo := r.Durable.UndoSince; undo.After(since) { // by a clock that was set forward, perhaps
 		since = undo
 	}
-	return now.Before(since.Add(MaxRetained))
+	return now.Before(since.Add(taskrules.MaxRetained))
 }
 
 // withdraw makes the work undo what it has done, after the task was cancelled or has expired.
@@ -96,8 +92,8 @@ func (r *Record) withdraw(why Undo, now time.Time, message string) {
 			answered = append(answered, q)
 		}
 	}
-	if r.InputRequests = answered; r.running() || r.Phase == PhaseDoomed {
-		r.Phase = PhaseSuspended
+	if r.InputRequests = answered; r.running() || r.Phase == taskrules.PhaseDoomed {
+		r.Phase = taskrules.PhaseSuspended
 	}
 }
 
@@ -138,7 +134,7 @@ func (run *Run) Undoing() (why Undo, since time.Time) {
 func (run *Run) Undoes() bool { return run.undoes.Load() }
 
 // BeginUndo stores that the work has failed with an outcome and undoes what it has done, unless it
-// does so already. From then on, later runs only undo, and have an entry of [KindFailure]. It fails
+// does so already. From then on, later runs only undo, and have an entry of KindFailure. It fails
 // as [Run.Record] does, but not because of a limit.
 func (run *Run) BeginUndo(failure Outcome) error {
 	r, err := run.change(context.Background(), func(r *Record) error { return run.m.beginUndo(r, failure) })
@@ -157,7 +153,7 @@ func (m *Manager) beginUndo(r *Record, failure Outcome) error {
 	case r.undo() != UndoNone:
 		return errUnchanged
 	}
-	e := Entry{Kind: KindFailure, Occurrence: 1, Result: failure.Result}
+	e := Entry{Kind: taskrules.KindFailure, Occurrence: 1, Result: failure.Result}
 	if failure.Error != nil {
 		e.Result, e.Failed = encodeError(failure.Error), true
 	}
@@ -182,20 +178,6 @@ func (run *Run) EndUndo() {
 	}
 }
 
-// Times of undos that fail, or that the work does not come to. The pause between two attempts is
-// half the time for which the process has been trying, so that the attempts become rarer.
-const (
-	MaxUndoTime  = 24 * time.Hour // of an undo in a process that tries it
-	minUndoPause = 200 * time.Millisecond
-	maxUndoPause = 5 * time.Minute
-)
-
-// UndoPause returns the pause after an attempt to undo something that has failed, if it has been
-// tried for some time.
-func UndoPause(elapsed time.Duration) time.Duration {
-	return min(max(elapsed/2, minUndoPause), maxUndoPause)
-}
-
 // mustUndo reports whether work that has returned must run again, because it has registered that it
 // must undo something, and has not done so. End is what it has returned.
 func (m *Manager) mustUndo(run *Run, end finalState) bool {
@@ -210,7 +192,7 @@ func (m *Manager) mustUndo(run *Run, end finalState) bool {
 		return end.status == mcp.TaskStatusFailed && run.BeginUndo(end.out) == nil
 	case undone:
 		return false
-	case run.UndoTime(0) < MaxUndoTime:
+	case run.UndoTime(0) < taskrules.MaxUndoTime:
 		m.cfg.Logger.Warn("task not undone", "task", run.id, "error", end.message)
 		return true
 	}
@@ -220,7 +202,7 @@ func (m *Manager) mustUndo(run *Run, end finalState) bool {
 
 // undoLater parks work that has to run again to undo what it has done. It returns as park does.
 func (m *Manager) undoLater(run *Run) Work {
-	return m.parkFor(run, awaited{wake: m.now().Add(UndoPause(run.UndoTime(0)))})
+	return m.parkFor(run, awaited{wake: m.now().Add(taskrules.UndoPause(run.UndoTime(0)))})
 }
 
 // UndoTime returns for how long this process has been trying to undo what has the given number,

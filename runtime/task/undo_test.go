@@ -12,6 +12,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/memory"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
@@ -46,7 +47,7 @@ func (b *booking) work(ctx context.Context, run *task.Run) (codec.Encoder, error
 		}
 		return raw(`{}`), err
 	}
-	if err := record(task.KindUndo, "undo", nil); err != nil {
+	if err := record(taskrules.KindUndo, "undo", nil); err != nil {
 		return nil, err
 	}
 	if err := record(2, "book", &b.booked); err != nil {
@@ -388,7 +389,7 @@ func TestUndoWhoseAcknowledgementIsLost(t *testing.T) {
 				return raw(`{}`), nil
 			}
 			store.lose.Store(true)
-			if err := run.Record(ctx, task.Entry{Kind: task.KindUndo, Key: "undo", Occurrence: 1}); err != nil {
+			if err := run.Record(ctx, task.Entry{Kind: taskrules.KindUndo, Key: "undo", Occurrence: 1}); err != nil {
 				return nil, err
 			}
 			return untilDone(ctx, run)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 )
 
 // ErrParked is returned by [Run.Ask], [Run.Sleep] and [Run.AwaitSignal] when the work has waited for
@@ -165,7 +166,7 @@ func (w *waits) awaited() (a awaited) {
 	if w.parked == nil {
 		return a
 	}
-	return awaited{w.parked.inputs, sortedSet(w.parked.signals), w.parked.wake}
+	return awaited{w.parked.inputs, taskrules.Set(w.parked.signals), w.parked.wake}
 }
 
 // Sleep waits until a time and returns nil. Restartable work may be parked during the wait: Sleep

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 )
 
 // Watch reports changes of some tasks; see [Manager.Watch]. Its methods may be called concurrently.
@@ -41,7 +42,7 @@ func (m *Manager) Watch(ctx context.Context, principal string, ids []string, cha
 		return nil, nil, err
 	}
 	w = &Watch{m: m, principal: principal, changed: changed, ids: map[string]struct{}{}}
-	for _, id := range sortedSet(ids) {
+	for _, id := range taskrules.Set(ids) {
 		w.add(id) // before the read, so that no change after it is missed
 		var r Record
 		if m.persist(ctx, nil, func() error { return m.read(ctx, principal, id, &r) }) != nil {

@@ -16,6 +16,7 @@ import (
 	wire "github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/embed/internal/embedding"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
@@ -177,7 +178,7 @@ func (r sessionRequestor) Notify(ctx context.Context, method string, params code
 func notification(ctx context.Context, method string, params codec.Encoder) (json.RawMessage, error) {
 	text, err := encode(params)
 	if run, ok := task.FromContext(ctx); err == nil && ok && method != wire.MethodNotificationsTasksStatus {
-		return task.Relate(text, run.ID())
+		return taskrules.Relate(text, run.ID())
 	}
 	return text, err
 }

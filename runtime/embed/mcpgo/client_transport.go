@@ -18,7 +18,7 @@ import (
 	wire "github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/embed/internal/joined"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
-	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	wiretransport "github.com/mcpwire/mcpwire/runtime/transport"
 )
 
@@ -116,7 +116,7 @@ func (t *clientTap) SetRequestHandler(handler transport.RequestHandler) {
 			return nil, err
 		}
 		if id := joined.RelatedTask(params); id != "" {
-			response.Result, err = task.Relate(response.Result, id)
+			response.Result, err = taskrules.Relate(response.Result, id)
 		}
 		return response, err
 	})

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
@@ -566,8 +567,8 @@ func runAll(in []context.Context, functions []func(ctx context.Context) error) e
 
 // The outcomes of operations whose own context has ended before the execution.
 var (
-	timedOut = json.RawMessage(task.TimedOut)
-	givenUp  = json.RawMessage(task.GivenUp)
+	timedOut = json.RawMessage(taskrules.TimedOut)
+	givenUp  = json.RawMessage(taskrules.GivenUp)
 )
 
 // outcomeOf returns the outcome for the error of a context.

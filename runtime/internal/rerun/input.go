@@ -10,6 +10,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
@@ -151,7 +152,7 @@ func (l *Log) placesToAsk() chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.places == nil {
-		l.places = make(chan struct{}, task.MaxOpenInput)
+		l.places = make(chan struct{}, taskrules.MaxOpenInput)
 	}
 	return l.places
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
@@ -23,7 +24,7 @@ func (l *Log) readJournal() (entries []Entry, err error) {
 		case kindCall:
 			l.id = e.Key
 			continue
-		case task.KindFailure:
+		case taskrules.KindFailure:
 			if l.failure, err = outcomeOfFailure(e); err != nil {
 				return nil, l.faultf("damaged entry: %w", err)
 			}

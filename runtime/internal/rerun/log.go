@@ -25,11 +25,11 @@ const (
 	KindStep    Kind = 2 // the outcome of a step
 	KindSleep   Kind = 3 // the time at which a sleep ends
 	KindGivenUp Kind = 4 // why the handler has given up a sleep, which has an entry of its own
-	KindUndo    Kind = 5 // the number of a registered undo; equals [task.KindUndo]
+	KindUndo    Kind = 5 // the number of a registered undo; equals [taskrules.KindUndo]
 	KindUndone  Kind = 6 // how an undo has ended, which has an entry of its own
 	KindWait    Kind = 7 // which of the events of a Select or an Await was the first
 	KindTimer   Kind = 8 // when the timer of such a wait ends, which has an entry of its own
-	// 9 is [task.KindFailure].
+	// 9 is [taskrules.KindFailure].
 )
 
 // ID identifies a recorded outcome among those of one call.

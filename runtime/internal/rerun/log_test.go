@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
-	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 )
 
 func ask(params string) *rerun.Request {
@@ -473,8 +473,8 @@ func TestSleepThatIsGivenUp(t *testing.T) {
 // A round has as many input requests as a client accepts. The others are made in later rounds.
 func TestOpenRequestsAreLimited(t *testing.T) {
 	r := &rounds{t: t}
-	const branches = 2*task.MaxOpenInput + 1
-	for _, want := range []int{task.MaxOpenInput, task.MaxOpenInput, 1, 0} {
+	const branches = 2*taskrules.MaxOpenInput + 1
+	for _, want := range []int{taskrules.MaxOpenInput, taskrules.MaxOpenInput, 1, 0} {
 		err := r.round(all, func(l *rerun.Log) {
 			f := make([]func(ctx context.Context) error, branches)
 			for i := range f {

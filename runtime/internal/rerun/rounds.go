@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 )
 
 // Open is an input request that ends a round.
@@ -21,7 +21,7 @@ type Open struct {
 func (l *Log) askInRound(ctx context.Context, b *branch, a *Asked, value any) error {
 	l.lockSettled()
 	defer l.mu.Unlock()
-	if l.task == nil && len(l.open) < task.MaxOpenInput {
+	if l.task == nil && len(l.open) < taskrules.MaxOpenInput {
 		o := Open{*a, value}
 		o.Name = l.name(ctx, a.ID, a.Method)
 		l.open = append(l.open, o)

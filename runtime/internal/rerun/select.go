@@ -14,6 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
@@ -589,7 +590,7 @@ func (l *Log) takesSignals(e *Entry, events []event) error {
 		if events[i].signal == "" {
 			continue
 		}
-		if err := task.CheckSignalName(events[i].signal); err != nil {
+		if err := taskrules.CheckSignalName(events[i].signal); err != nil {
 			return l.faultf("%s: %w", e, err)
 		}
 		switch t := l.current(); {
@@ -769,7 +770,7 @@ func (c *SignalCase[T]) check() error {
 	if c == nil {
 		return errNilCase
 	}
-	if err := task.CheckSignalName(c.name); err != nil {
+	if err := taskrules.CheckSignalName(c.name); err != nil {
 		return err
 	}
 	return Recordable[T]()

@@ -11,10 +11,11 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// Times of undos that fail outside of a durable task; see also [task.MaxUndoTime].
+// Times of undos that fail outside of a durable task; see also [taskrules.MaxUndoTime].
 const (
 	plainUndoTime = 30 * time.Second // of all undos of a call, which waits for them
 	lastUndoTime  = 5 * time.Second  // of the only attempt of one whose turn comes later
@@ -145,7 +146,7 @@ func (l *Log) Undo(failed bool, result codec.Encoder, failure error) (first *tas
 	switch {
 	case l.err != nil, why == task.UndoNone && (!failed || len(undos) == 0):
 		return nil, nil
-	case durable && l.missed() != nil && t.UndoTime(0) < task.MaxUndoTime:
+	case durable && l.missed() != nil && t.UndoTime(0) < taskrules.MaxUndoTime:
 		return nil, nil // the handler runs again, because Run.EndUndo was not called
 	case errors.Is(failure, task.ErrParked), errors.Is(failure, task.ErrClosed):
 		return nil, nil
@@ -193,7 +194,7 @@ func outcomeFor(result codec.Encoder, failure error) task.Outcome {
 	return task.Outcome{Error: boundary.WireError(failure)}
 }
 
-// outcomeOfFailure returns the outcome in an entry of [task.KindFailure].
+// outcomeOfFailure returns the outcome in an entry of [taskrules.KindFailure].
 func outcomeOfFailure(e *task.Entry) (*task.Outcome, error) {
 	if !e.Failed {
 		return &task.Outcome{Result: e.Result}, nil
@@ -241,7 +242,7 @@ func (l *Log) undoPlain(undos []*undo) {
 	for _, u := range undos {
 		tried := time.Now()
 		for err := try(u); err != nil; err = try(u) {
-			pause := task.UndoPause(time.Since(tried))
+			pause := taskrules.UndoPause(time.Since(tried))
 			if time.Since(begun)+pause >= plainUndoTime {
 				l.giveUpUndo(u, err)
 				break
@@ -258,15 +259,15 @@ func (l *Log) undoInTask(t *task.Run, undos []*undo) error {
 		for !u.done {
 			e := u.Entry
 			e.Kind, e.Result = KindUndone, json.RawMessage(`null`)
-			ctx, cancel := context.WithTimeout(l.ctx, max(task.MaxUndoTime-t.UndoTime(u.number), lastUndoTime))
+			ctx, cancel := context.WithTimeout(l.ctx, max(taskrules.MaxUndoTime-t.UndoTime(u.number), lastUndoTime))
 			err := l.tryUndo(ctx, u)
 			cancel()
 			switch elapsed := t.UndoTime(u.number); {
 			case err == nil:
 			case l.ctx.Err() != nil:
 				return context.Cause(l.ctx)
-			case elapsed < task.MaxUndoTime:
-				if err := t.Sleep(l.ctx, t.SharedTime(time.Now().Add(task.UndoPause(elapsed)))); err != nil {
+			case elapsed < taskrules.MaxUndoTime:
+				if err := t.Sleep(l.ctx, t.SharedTime(time.Now().Add(taskrules.UndoPause(elapsed)))); err != nil {
 					return err
 				}
 				continue

@@ -18,6 +18,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
@@ -536,7 +537,7 @@ func describe(e task.Entry) string {
 		return "the first of several events"
 	case rerun.KindTimer:
 		return "a timer"
-	case rerun.Kind(task.KindFailure):
+	case rerun.Kind(taskrules.KindFailure):
 		return "the failure that the undos follow"
 	}
 	if e.Failed {

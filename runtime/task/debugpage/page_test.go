@@ -20,6 +20,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/debugpage"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
@@ -466,7 +467,7 @@ func TestViewShowsUndosAndAttempts(t *testing.T) {
 		{Kind: 2, Key: "ship", Occurrence: 1, Branch: "1.attempts", Failed: true},
 		{Kind: 3, Key: "ship", Occurrence: 1, Branch: "1.attempts"},
 		{Kind: 2, Key: "ship", Occurrence: 2, Branch: "1.attempts"},
-		{Kind: task.KindFailure, Occurrence: 1, Failed: true},
+		{Kind: taskrules.KindFailure, Occurrence: 1, Failed: true},
 		{Kind: 6, Key: "refund", Occurrence: 1, Failed: true},
 	}
 	put(t, store, task.Record{

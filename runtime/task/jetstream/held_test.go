@@ -14,6 +14,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream/internal/natstest"
 )
@@ -693,12 +694,12 @@ func TestServersKeepTaskThatMustBeUndone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range []task.Entry{{Key: "step", Result: make([]byte, 2*maxTail)}, {Kind: task.KindUndo, Key: "undo"}} {
+	for _, e := range []task.Entry{{Key: "step", Result: make([]byte, 2*maxTail)}, {Kind: taskrules.KindUndo, Key: "undo"}} {
 		d := *r.Durable
 		d.Recorded++
 		d.RecordedBytes += int64(len(e.Result))
 		d.Entries = []task.Entry{e}
-		if e.Kind == task.KindUndo {
+		if e.Kind == taskrules.KindUndo {
 			d.Undos++
 		}
 		r.Durable, r.Claim = &d, task.Claim{Member: m.self.ID, Epoch: 1}
@@ -709,7 +710,7 @@ func TestServersKeepTaskThatMustBeUndone(t *testing.T) {
 	settled(t, s, 1, 1)
 	lives := lifetimes(t, c.JetStream(t), "S-0", "S-0-index")
 	for subject, life := range lives {
-		if least := ttl + task.MaxRetained; life < least || life > least+2*serverMargin {
+		if least := ttl + taskrules.MaxRetained; life < least || life > least+2*serverMargin {
 			t.Errorf("the servers keep %s for %v, want at least %v", subject, life, least)
 		}
 	}

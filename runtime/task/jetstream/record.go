@@ -18,6 +18,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/internal/taskcode"
 )
@@ -512,7 +513,7 @@ func ttlOf(r *task.Record, now time.Time) time.Duration {
 		return 0
 	}
 	if r.Durable != nil && !task.Terminal(r.Status) {
-		left += task.MaxRetained // the work may register an undo with a later write
+		left += taskrules.MaxRetained // the work may register an undo with a later write
 	}
 	return left + serverMargin
 }

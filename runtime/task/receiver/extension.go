@@ -18,6 +18,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
@@ -263,7 +264,7 @@ func unrelated(object json.RawMessage) (json.RawMessage, error) {
 	if !ok || !bytes.HasPrefix(meta, []byte{'{'}) {
 		return object, nil
 	}
-	rest, err := without(meta, task.RelatedTask)
+	rest, err := without(meta, taskrules.RelatedTask)
 	if err != nil || len(rest) == len(meta) {
 		return object, err
 	}

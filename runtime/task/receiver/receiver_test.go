@@ -20,6 +20,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/internal/sessiontest"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
@@ -220,7 +221,7 @@ func runInBubble(t *testing.T, c config, test func(t *testing.T, f *fixture)) {
 	synctest.Test(t, func(t *testing.T) { test(t, setup(t, c)) })
 }
 
-const relatedKey = task.RelatedTask
+const relatedKey = taskrules.RelatedTask
 
 // The messages of a task from the call to the result. The result is that of a plain call, byte for
 // byte except for the related task.

@@ -9,6 +9,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -89,7 +90,7 @@ func (d detached) Value(key any) any {
 func Relate(next session.Sender) session.Sender {
 	return func(ctx context.Context, call *session.Call) (json.RawMessage, error) {
 		if id := taskID(ctx); id != "" && !strings.HasPrefix(call.Method, "tasks/") {
-			call.SetMeta(task.RelatedTask, &mcp.RelatedTaskMetadata{TaskID: id})
+			call.SetMeta(taskrules.RelatedTask, &mcp.RelatedTaskMetadata{TaskID: id})
 		}
 		return next(ctx, call)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -30,7 +31,7 @@ const (
 	reportedInterval = time.Minute
 
 	// maxInput limits the input requests of a task, and maxInputKey the bytes of their keys, which
-	// are stored as long as the task has handles. [task.MaxOpenInput] limits those in one state, and
+	// are stored as long as the task has handles. [taskrules.MaxOpenInput] limits those in one state, and
 	// the handlers that run for a task.
 	maxInput    = 4096
 	maxInputKey = 1024
@@ -127,7 +128,7 @@ func (x *inputs) take(key string) (*input, error) {
 		return nil, fmt.Errorf("requestor: task has more than %d input requests", maxInput)
 	case len(key) > maxInputKey:
 		return nil, fmt.Errorf("requestor: key of an input request has %d bytes, more than %d", len(key), maxInputKey)
-	case in != nil && (in.busy || in.sent) || x.busy >= task.MaxOpenInput:
+	case in != nil && (in.busy || in.sent) || x.busy >= taskrules.MaxOpenInput:
 		return nil, nil
 	case in == nil:
 		in = new(input)
@@ -292,8 +293,8 @@ func (f *follower) takeInput(d *detail, notified bool, sequence uint64) {
 			r.cancel(errWithdrawn)
 		}
 	}
-	if len(d.requests) > task.MaxOpenInput {
-		p.fail(fmt.Errorf("requestor: task %q has %d open input requests, more than %d", f.id, len(d.requests), task.MaxOpenInput))
+	if len(d.requests) > taskrules.MaxOpenInput {
+		p.fail(fmt.Errorf("requestor: task %q has %d open input requests, more than %d", f.id, len(d.requests), taskrules.MaxOpenInput))
 		return
 	}
 	for _, in := range d.requests {

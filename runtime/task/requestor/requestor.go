@@ -28,8 +28,8 @@ import (
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/session"
-	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
 // Tasks creates the handles of sessions and passes status notifications to them. It may be used
@@ -144,7 +144,7 @@ func relateResult(result codec.Encoder, id string) (codec.Encoder, error) {
 			return nil, err
 		}
 	}
-	raw, err := task.Relate(raw, id)
+	raw, err := taskrules.Relate(raw, id)
 	return session.Raw(raw), err
 }
 
@@ -154,7 +154,7 @@ func relate(next session.Sender) session.Sender {
 	return func(ctx context.Context, call *session.Call) (json.RawMessage, error) {
 		if req, ok := session.FromContext(ctx); ok && req.Session == call.Session {
 			if id := relatedTo(req); id != "" {
-				call.SetMeta(task.RelatedTask, &mcp.RelatedTaskMetadata{TaskID: id})
+				call.SetMeta(taskrules.RelatedTask, &mcp.RelatedTaskMetadata{TaskID: id})
 			}
 		}
 		return next(ctx, call)

@@ -23,6 +23,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
@@ -166,7 +167,7 @@ func full(id, owner string) task.Record {
 		Status: mcp.TaskStatusInputRequired, StatusMessage: "asking \"you\" \u2713",
 		Created: start, Updated: start.Add(time.Second), TTL: time.Hour, PollInterval: 5 * time.Second,
 		Method: mcp.MethodToolsCall, Params: json.RawMessage(`{"name":"n"}`), Token: codec.IntScalar(0), Name: "n",
-		Restartable: true, Reruns: 2, Phase: task.PhaseTrial, Lost: []string{"member-1", "member-2"}, Progress: new(0.5), Labels: []string{"gpu", "region=eu"}, Runner: "batch", Job: "job-7", Claim: task.Claim{Member: "member-1", Epoch: 3}, Trace: "00-trace-01", Bytes: 1 << 40,
+		Restartable: true, Reruns: 2, Phase: taskrules.PhaseTrial, Lost: []string{"member-1", "member-2"}, Progress: new(0.5), Labels: []string{"gpu", "region=eu"}, Runner: "batch", Job: "job-7", Claim: task.Claim{Member: "member-1", Epoch: 3}, Trace: "00-trace-01", Bytes: 1 << 40,
 		InputRequests: []task.InputRequest{
 			{Number: 1, Method: mcp.MethodElicitationCreate, Params: json.RawMessage(`{}`), Result: json.RawMessage(`{"action":"accept"}`)},
 			{Number: 2, Method: mcp.MethodRootsList, Params: json.RawMessage(`{}`), Error: json.RawMessage(`{"code":1,"message":"m"}`)},

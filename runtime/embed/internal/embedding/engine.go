@@ -24,6 +24,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/methods"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
@@ -114,7 +115,7 @@ func (e *Engine) complete(t *embed.Tool) error {
 	default:
 		return fmt.Errorf("task support %q is not defined: want %q, %q or %q", t.Mode, mcp.TaskSupportOptional, mcp.TaskSupportRequired, mcp.TaskSupportForbidden)
 	}
-	if err := task.CheckLabels(t.Labels); err != nil {
+	if _, err := taskrules.LabelSet(t.Labels); err != nil {
 		return err
 	}
 	if len(t.Labels) > 0 && (!t.Restartable || t.Mode == mcp.TaskSupportForbidden) {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
-	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 )
 
 // Calls that are tasks, and calls that are not.
@@ -29,7 +29,7 @@ var callCases = []testCase{
 		p := c.peer()
 		id := p.task("echo", `{}`)
 		result, _ := p.wait(id)
-		c.equal("related task", part(result, "_meta", task.RelatedTask, "taskId"), fmt.Sprintf("%q", id))
+		c.equal("related task", part(result, "_meta", taskrules.RelatedTask, "taskId"), fmt.Sprintf("%q", id))
 	}},
 	{name: "extension task has no related task", era: "modern", run: func(c *check) {
 		p := c.peer()
@@ -38,7 +38,7 @@ var callCases = []testCase{
 			c.equal(name, part(created, name), "")
 		}
 		result, _ := p.wait(p.taskOf(created))
-		c.equal("related task", part(result, "_meta", task.RelatedTask), "")
+		c.equal("related task", part(result, "_meta", taskrules.RelatedTask), "")
 		c.equal("type of the result", part(result, "resultType"), `"complete"`)
 	}},
 	{name: "short call stays plain", era: "modern", run: func(c *check) {

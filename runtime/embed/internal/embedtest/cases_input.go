@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
-	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 )
 
 // Input requests of tools.
@@ -126,13 +126,13 @@ func inTheMiddle(tool, method, want string) func(c *check) {
 			for _, key := range names(part(p.get(id), "inputRequests")) {
 				request := part(p.get(id), "inputRequests", key)
 				c.equal("method", part(request, "method"), fmt.Sprintf("%q", method))
-				c.equal("related task", part(request, "params", "_meta", task.RelatedTask), "")
+				c.equal("related task", part(request, "params", "_meta", taskrules.RelatedTask), "")
 			}
 		}
 		c.equal("outcome", p.outcome(id), want)
 		if c.era == "session" {
 			for _, params := range p.got(method) {
-				c.equal("related task", part(params, "_meta", task.RelatedTask, "taskId"), fmt.Sprintf("%q", id))
+				c.equal("related task", part(params, "_meta", taskrules.RelatedTask, "taskId"), fmt.Sprintf("%q", id))
 			}
 			c.equal("number of requests", len(p.got(method)), 1)
 		}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
-	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 )
 
 // Notifications.
@@ -73,7 +73,7 @@ var notificationCases = []testCase{
 		})
 		for _, params := range p.got("notifications/message") {
 			c.equal("level", part(params, "level"), `"info"`)
-			c.equal("related task", part(params, "_meta", task.RelatedTask, "taskId"), fmt.Sprintf("%q", id))
+			c.equal("related task", part(params, "_meta", taskrules.RelatedTask, "taskId"), fmt.Sprintf("%q", id))
 		}
 		p.release("k")
 		c.equal("outcome", p.outcome(id), "passed")

@@ -25,6 +25,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/embed"
 	"github.com/mcpwire/mcpwire/runtime/form"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/bolt"
@@ -313,7 +314,7 @@ func (k *killTest) checkJournal(store task.Store, id string) {
 	}
 	inJournal := map[string]bool{}
 	for _, e := range entries {
-		if e.Kind == task.KindAnswer {
+		if e.Kind == taskrules.KindAnswer {
 			value := unquote(part(string(e.Result), "content", "name"))
 			if message, ok := k.asker[value]; ok { // otherwise it is the response of a round, which precedes the task
 				inJournal[message] = true

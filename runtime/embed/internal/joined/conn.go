@@ -19,7 +19,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/ability"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
-	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
@@ -231,7 +231,7 @@ func (c *Conn) Owns(id jsonrpc.ID) bool {
 // RelatedTask returns the id of the task that a message with params belongs to, or "".
 func RelatedTask(params json.RawMessage) string {
 	meta, _ := codec.Member(params, "_meta")
-	related, _ := codec.Member(meta, task.RelatedTask)
+	related, _ := codec.Member(meta, taskrules.RelatedTask)
 	return text(codec.Member(related, "taskId"))
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/form"
 	"github.com/mcpwire/mcpwire/runtime/internal/memory"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -616,7 +617,7 @@ func (w *world) call(ctx context.Context) {
 // an undo of an earlier run; then it runs again for a day.
 func (w *world) patience() time.Duration {
 	if w.fate.changed > 0 {
-		return task.MaxUndoTime + time.Hour
+		return taskrules.MaxUndoTime + time.Hour
 	}
 	return 10 * time.Minute
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
@@ -58,7 +59,7 @@ func headFormat(r *task.Record) byte {
 
 // Phased reports whether the head of a record has a Phase or Lost, which earlier versions cannot
 // read.
-func Phased(r *task.Record) bool { return r.Phase != task.PhaseRunning || len(r.Lost) > 0 }
+func Phased(r *task.Record) bool { return r.Phase != taskrules.PhaseRunning || len(r.Lost) > 0 }
 
 // Undoes reports whether the head of a record says that the work must undo something, which earlier
 // versions cannot read.
@@ -518,7 +519,7 @@ func decodeHead(key, head []byte) (r task.Record, params int, err error) {
 	}
 	if format >= formatPhase {
 		r.Phase, r.Lost = task.Phase(p.Byte()), p.texts()
-		p.Failed = p.Failed || r.Phase > task.PhaseDoomed
+		p.Failed = p.Failed || r.Phase > taskrules.PhaseDoomed
 	}
 	if d := r.Durable; format >= formatUndo && d != nil {
 		d.Undos, d.Undo, d.UndoSince = int(p.Uint()), task.Undo(p.Byte()), p.time()

@@ -1,9 +1,9 @@
-package task_test
+package taskrules_test
 
 import (
 	"testing"
 
-	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 )
 
 // Relate adds the related task to _meta and leaves all other bytes as they are.
@@ -23,13 +23,13 @@ func TestRelate(t *testing.T) {
 		{"escaped name", `{"\u005fmeta":{"k":1}}`, `{"\u005fmeta":{` + m + `,"k":1}}`},
 		{"nested meta", `{"content":[{"_meta":{"k":1}}]}`, `{"_meta":{` + m + `},"content":[{"_meta":{"k":1}}]}`},
 	} {
-		got, err := task.Relate([]byte(tt.in), "T")
+		got, err := taskrules.Relate([]byte(tt.in), "T")
 		if err != nil || string(got) != tt.want {
 			t.Errorf("%s:\n got %s, %v\nwant %s", tt.name, got, err, tt.want)
 		}
 	}
 	for _, in := range []string{`[]`, `null`, `{"a":1`, `{}x`, `"s"`} {
-		if got, err := task.Relate([]byte(in), "T"); err == nil {
+		if got, err := taskrules.Relate([]byte(in), "T"); err == nil {
 			t.Errorf("Relate(%s) = %s, want an error", in, got)
 		}
 	}

@@ -1,4 +1,4 @@
-package task
+package taskrules
 
 import (
 	"encoding/json"
@@ -16,17 +16,17 @@ const RelatedTask = "io.modelcontextprotocol/related-task"
 // other bytes stay as they are. An empty text is treated as {}. Relate fails if the text is not a
 // JSON object.
 func Relate(object json.RawMessage, id string) (json.RawMessage, error) {
-	// relate finds the position of the edit without checking the syntax.
+	// RelateValid finds the position of the edit without checking the syntax.
 	if len(object) > 0 {
 		if err := codec.Valid(object, codec.AllowSize(object)...); err != nil {
 			return nil, err
 		}
 	}
-	return relate(object, id)
+	return RelateValid(object, id)
 }
 
-// relate is Relate for text that is known to be well-formed, such as newly encoded text.
-func relate(object json.RawMessage, id string) (json.RawMessage, error) {
+// RelateValid is Relate for text that is known to be well-formed, such as newly encoded text.
+func RelateValid(object json.RawMessage, id string) (json.RawMessage, error) {
 	meta, err := relatedMeta(id)
 	if err != nil {
 		return nil, err
@@ -44,14 +44,14 @@ func relate(object json.RawMessage, id string) (json.RawMessage, error) {
 	return append(out, object[to:]...), nil
 }
 
-// related encodes params, which may be nil, and adds the task to their _meta.
-func related(params codec.Encoder, id string) (raw json.RawMessage, err error) {
+// RelateParams encodes params, which may be nil, and adds the task to their _meta.
+func RelateParams(params codec.Encoder, id string) (raw json.RawMessage, err error) {
 	if params != nil {
 		if raw, err = boundary.Marshal(params); err != nil {
 			return nil, err
 		}
 	}
-	return relate(raw, id)
+	return RelateValid(raw, id)
 }
 
 // metaBegin is the prefix of the value of relatedMeta.
@@ -132,8 +132,3 @@ func metaObjectEdit(r *wire.Reader, at int64, related []byte) (from, to int64, i
 	}
 	return at + 1, at + 1, insert
 }
-
-// rawJSON is JSON text that implements [codec.Encoder].
-type rawJSON json.RawMessage
-
-func (r rawJSON) EncodeJSON(w *wire.Writer) { w.Raw(json.RawMessage(r)) }
