@@ -3,17 +3,21 @@ package auth
 import (
 	"net/http"
 	"strings"
+
+	"github.com/mcpwire/mcpwire/runtime/auth/internal/authtext"
 )
 
-// Denied is the error for a rejected request. Its challenge tells the client what is missing.
+// Denied is the error for a rejected request. The header of its response tells the client what is
+// missing.
 type Denied struct {
 	// Status is 400 for a malformed request, 401 without valid credentials, 403 with too few scopes,
 	// 500 after a panic of the verifier, and 503 if the verifier cannot decide.
-	Status    int
-	Challenge Challenge // for WWW-Authenticate; zero for none
-	Nonce     string    // for DPoP-Nonce; "" for none
-	Reason    string    // for the client
-	Err       error     // for logs; nil if Reason is complete
+	Status int
+	Reason string // for the client
+	Err    error  // for logs; nil if Reason is complete
+
+	challenge authtext.Challenge // for WWW-Authenticate; zero for none
+	nonce     string             // for DPoP-Nonce; "" for none
 }
 
 // Error returns the reason.
@@ -25,11 +29,11 @@ func (d *Denied) Unwrap() error { return d.Err }
 // SetHeader sets the header fields of the response: WWW-Authenticate, DPoP-Nonce, Cache-Control and
 // Retry-After.
 func (d *Denied) SetHeader(h http.Header) {
-	if d.Challenge.Scheme != "" {
-		h.Set("WWW-Authenticate", d.Challenge.String())
+	if d.challenge.Scheme != "" {
+		h.Set("WWW-Authenticate", d.challenge.String())
 	}
-	if d.Nonce != "" {
-		h.Set("DPoP-Nonce", d.Nonce)
+	if d.nonce != "" {
+		h.Set("DPoP-Nonce", d.nonce)
 		h.Add("Vary", "DPoP")
 	}
 	h.Set("Cache-Control", "no-store")
@@ -56,10 +60,10 @@ const (
 // deny returns a Denied with a challenge. code is "" if the request has no credentials. scopes are
 // all scopes that the request needs.
 func (p *Protector) deny(status int, scheme, code, reason string, scopes []string, err error) *Denied {
-	c := Challenge{Scheme: scheme}
+	c := authtext.Challenge{Scheme: scheme}
 	add := func(name, value string) {
 		if value != "" {
-			c.Params = append(c.Params, Param{Name: name, Value: value})
+			c.Params = append(c.Params, authtext.Param{Name: name, Value: value})
 		}
 	}
 	add("error", code)
@@ -71,5 +75,5 @@ func (p *Protector) deny(status int, scheme, code, reason string, scopes []strin
 	if code != "" {
 		add("error_description", reason)
 	}
-	return &Denied{Status: status, Challenge: c, Reason: reason, Err: err}
+	return &Denied{Status: status, Reason: reason, Err: err, challenge: c}
 }

@@ -55,6 +55,9 @@ func (i *Identity) HasScopes(scopes ...string) bool {
 // Protector then checks the issuer, the audience and the expiry of the Identity. Results may be
 // cached, so they may depend only on the scheme and the token.
 //
+// Results are only cached if [Config].CacheTTL is set, or if the Verifier has a method CacheTTL()
+// [time.Duration], which returns for how long.
+//
 // Verify fails with [ErrUnavailable] if it cannot decide, for example because the authorization
 // server is down: the client then retries later. After a [NonceError], the client repeats the
 // request with the nonce. Any other error rejects the token. Errors are logged, and must not
@@ -70,12 +73,6 @@ type VerifierFunc func(ctx context.Context, c *Credentials) (*Identity, error)
 // Verify implements [Verifier].
 func (f VerifierFunc) Verify(ctx context.Context, c *Credentials) (*Identity, error) {
 	return f(ctx, c)
-}
-
-// CacheTTLer is a [Verifier] whose results are cached by default. CacheTTL returns for how long.
-// The results of other verifiers are only cached if [Config].CacheTTL is set.
-type CacheTTLer interface {
-	CacheTTL() time.Duration
 }
 
 // ProofVerifier is a [Verifier] that supports DPoP (RFC 9449). The Protector calls VerifyProof for
@@ -106,11 +103,8 @@ const maxPrincipal = 512
 // clientMark precedes the client id in a principal without a subject.
 const clientMark = "client_id="
 
-// PrincipalOf returns the principal of an identity: the issuer, "#" and the subject. Without a
-// subject, it is the issuer, "#client_id=" and the client id. A principal of more than 512 bytes is
-// replaced by "sha256:" and its hash. PrincipalOf fails if the identity has neither a subject nor a
-// client id, or if its subject begins with "client_id=".
-func PrincipalOf(i *Identity) (string, error) {
+// principalOf returns the default principal of an identity; see [Config].Principal.
+func principalOf(i *Identity) (string, error) {
 	name := i.Subject
 	switch {
 	case strings.HasPrefix(name, clientMark):

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcpwire/mcpwire/runtime/auth/internal/authtext"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/network"
 )
@@ -22,8 +23,10 @@ import (
 // Config configures a [Protector].
 type Config struct {
 	// Resource is the URL of the protected endpoint as clients know it, such as
-	// "https://mcp.example.com/mcp". It must be canonical; see [Canonical]. Without TLS, it must
-	// name a loopback address. Host and X-Forwarded headers of requests do not change it.
+	// "https://mcp.example.com/mcp". It must be canonical (RFC 8707, section 2): the scheme and the host
+	// in lower case, without the default port of the scheme, the path "/", userinfo and a fragment.
+	// Without TLS, it must name a loopback address. Host and X-Forwarded headers of requests do not
+	// change it.
 	Resource string
 	// Issuers are the authorization servers whose tokens are accepted, at least one.
 	Issuers []string
@@ -38,11 +41,14 @@ type Config struct {
 	// Imply returns the scopes that a granted scope implies. It is called for implied scopes, too. Nil
 	// means that no scope implies another.
 	Imply func(granted string) []string
-	// Principal returns the principal of an identity. If it fails, the token is rejected. The
-	// default is [PrincipalOf].
+	// Principal returns the principal of an identity. If it fails, the token is rejected. By default,
+	// that is the issuer, "#" and the subject. Without a subject, it is the issuer, "#client_id=" and
+	// the client id. If that has more than 512 bytes, it is "sha256:" and its hash. By default, a token
+	// is rejected if it has neither a subject nor a client id, or if its subject begins with
+	// "client_id=". The function gets an identity whose Principal is the default, or "".
 	Principal func(*Identity) (string, error)
-	// DPoP is the policy for proofs of possession. The default is [DPoPOptional].
-	// Metadata.DPoPAlgorithms tells clients the algorithms that a proof may have.
+	// DPoP is the policy for proofs of possession. By default, they are accepted if Verifier is a
+	// [ProofVerifier]. Metadata.DPoPAlgorithms tells clients the algorithms that a proof may have.
 	DPoP DPoPPolicy
 	// Metadata has the further members of the resource metadata. Resource and AuthorizationServers
 	// must be empty. The default of ScopesSupported is Scopes, and that of BearerMethods "header".
@@ -64,7 +70,7 @@ type Config struct {
 	// or what ClientAddress of the HTTP handler returns.
 	MaxVerifications int
 	// CacheTTL is how long a verified token is cached, at most until it expires. A revoked token is
-	// accepted until its cache entry ends. The default is that of the verifier; see [CacheTTLer]. A
+	// accepted until its cache entry ends. The default is that of the verifier; see [Verifier]. A
 	// negative value means that tokens are not cached. If tokens are cached, a rejected one is
 	// remembered for 5 seconds, among the last 1000.
 	CacheTTL time.Duration
@@ -76,13 +82,13 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// DPoPPolicy is the policy for proofs of possession (RFC 9449).
+// DPoPPolicy is the policy for proofs of possession (RFC 9449). The zero value accepts them, and
+// bearer tokens.
 type DPoPPolicy int
 
 const (
-	DPoPOptional DPoPPolicy = iota // accepted if the Verifier is a [ProofVerifier]
-	DPoPRequired                   // required; bearer tokens are rejected
-	DPoPOff                        // not supported
+	DPoPRequired DPoPPolicy = iota + 1 // bearer tokens are rejected
+	DPoPOff                            // proofs are not supported
 )
 
 // Defaults of [Config].
@@ -150,7 +156,7 @@ func (p *Protector) complete() error {
 	if err != nil {
 		return fmt.Errorf("invalid Resource %q: %w", c.Resource, err)
 	}
-	canonical, err := Canonical(c.Resource)
+	canonical, err := authtext.Canonical(c.Resource)
 	if err != nil {
 		return fmt.Errorf("invalid Resource %q: %w", c.Resource, err)
 	}
@@ -185,12 +191,9 @@ func (p *Protector) complete() error {
 	}
 	for _, audience := range append([]string{c.Resource}, c.Audience...) {
 		p.audience[audience] = true
-		if canonical, err := Canonical(audience); err == nil {
+		if canonical, err := authtext.Canonical(audience); err == nil {
 			p.audience[canonical] = true
 		}
-	}
-	if c.Principal == nil {
-		c.Principal = PrincipalOf
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -210,7 +213,7 @@ func (p *Protector) complete() error {
 	c.Recheck = cmp.Or(c.Recheck, defaultRecheck)
 	c.Logger = boundary.Logger(c.Logger)
 	p.ttl = c.CacheTTL
-	if v, ok := c.Verifier.(CacheTTLer); ok && p.ttl == 0 {
+	if v, ok := c.Verifier.(interface{ CacheTTL() time.Duration }); ok && p.ttl == 0 {
 		p.ttl = v.CacheTTL()
 	}
 	if p.ttl > 0 {
@@ -224,7 +227,7 @@ func (p *Protector) complete() error {
 func (p *Protector) completeDPoP() error {
 	verifier, supported := p.c.Verifier.(ProofVerifier)
 	switch p.c.DPoP {
-	case DPoPOptional:
+	case 0:
 	case DPoPRequired:
 		if !supported {
 			return fmt.Errorf("DPoPRequired: verifier %T has no VerifyProof", p.c.Verifier)
@@ -346,7 +349,7 @@ func (p *Protector) token(r *http.Request) (scheme, token string, err error) {
 		return "", "", p.deny(http.StatusUnauthorized, p.scheme(), "", "the authentication scheme is not "+p.scheme(), p.c.Scopes, nil)
 	}
 	token = strings.Trim(token, " ")
-	if !isToken68(token) {
+	if !authtext.IsToken68(token) {
 		return malformed("the Authorization header is malformed")
 	}
 	if len(token) > maxToken {
@@ -375,25 +378,6 @@ func (p *Protector) scheme() string {
 	}
 	return schemeBearer
 }
-
-// isToken68 reports whether text is a token68 (RFC 9110, section 11.2).
-func isToken68(text string) bool {
-	body := strings.TrimRight(text, "=")
-	for i := range len(body) {
-		if !token68Bytes[body[i]] {
-			return false
-		}
-	}
-	return body != ""
-}
-
-// token68Bytes is the set of bytes of a token68, without the padding.
-var token68Bytes = func() (set [256]bool) {
-	for b := range len(set) {
-		set[b] = isAlphanumeric(byte(b)) || strings.IndexByte("-._~+/", byte(b)) >= 0
-	}
-	return set
-}()
 
 // urlOf returns the URL to which the client sent a request. A proxy may have removed a prefix of
 // the path.
@@ -490,7 +474,7 @@ func (p *Protector) identify(ctx context.Context, key *cacheKey, c *Credentials)
 		p.cache.put(key, i, until)
 	case !errors.Is(err, ErrUnavailable):
 		p.cache.remove(key)
-		if d, ok := err.(*Denied); ok && d.Status == http.StatusUnauthorized && d.Nonce == "" {
+		if d, ok := err.(*Denied); ok && d.Status == http.StatusUnauthorized && d.nonce == "" {
 			p.rejects.put(key, err, p.c.Now().Add(rejectionTTL))
 		}
 	}
@@ -545,10 +529,13 @@ func (p *Protector) verify(ctx context.Context, c *Credentials) (i *Identity, un
 			return reject("the access token has too many claims", err)
 		}
 	}
-	err = p.call(func() (err error) {
-		i.Principal, err = p.c.Principal(i)
-		return err
-	})
+	i.Principal, err = principalOf(i)
+	if p.c.Principal != nil {
+		err = p.call(func() (err error) {
+			i.Principal, err = p.c.Principal(i)
+			return err
+		})
+	}
 	if boundary.Report(p.c.Logger, "Principal panicked", err) {
 		return nil, until, err
 	}
@@ -563,7 +550,7 @@ func (p *Protector) accepts(audience string) bool {
 	if p.audience[audience] {
 		return true
 	}
-	canonical, err := Canonical(audience)
+	canonical, err := authtext.Canonical(audience)
 	return err == nil && p.audience[canonical]
 }
 
@@ -606,7 +593,7 @@ func (p *Protector) rejected(ctx context.Context, c *Credentials, code, reason s
 	}
 	if e, ok := errors.AsType[*NonceError](err); ok {
 		d := p.deny(http.StatusUnauthorized, schemeDPoP, codeUseNonce, "the DPoP proof needs a nonce", p.c.Scopes, nil)
-		d.Nonce = e.Nonce
+		d.nonce = e.Nonce
 		return d
 	}
 	return p.deny(http.StatusUnauthorized, c.Scheme, code, reason, p.c.Scopes, err)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/auth"
+	"github.com/mcpwire/mcpwire/runtime/auth/internal/authtext"
 )
 
 const (
@@ -191,7 +192,7 @@ func TestUnavailableVerifierDoesNotRejectToken(t *testing.T) {
 		p := newProtector(t, auth.Config{Verifier: &tokens{err: err}})
 		_, got := p.Authenticate(post("Authorization", "Bearer x"))
 		denied, ok := errors.AsType[*auth.Denied](got)
-		if !ok || denied.Status != http.StatusServiceUnavailable || denied.Challenge.Scheme != "" || !errors.Is(got, auth.ErrUnavailable) {
+		if !ok || denied.Status != http.StatusServiceUnavailable || challenge(denied) != "" || !errors.Is(got, auth.ErrUnavailable) {
 			t.Errorf("%s: %v", name, got)
 			continue
 		}
@@ -215,7 +216,7 @@ func TestDPoP(t *testing.T) {
 	metadata := auth.ResourceMetadata{DPoPAlgorithms: []string{"ES256", "EdDSA"}}
 	optional := newProtector(t, auth.Config{Verifier: v, Metadata: metadata})
 	required := newProtector(t, auth.Config{Verifier: v, Metadata: metadata, DPoP: auth.DPoPRequired})
-	if !required.Metadata().DPoPRequired || optional.Metadata().DPoPRequired {
+	if !metadataOf(t, required).DPoPRequired || metadataOf(t, optional).DPoPRequired {
 		t.Error("metadata does not say whether DPoP is required")
 	}
 	for _, test := range []struct {
@@ -243,7 +244,7 @@ func TestDPoP(t *testing.T) {
 		}
 		w := httptest.NewRecorder()
 		denied.Write(w)
-		c := auth.ParseChallenges(w.Header()["Www-Authenticate"])[0]
+		c := authtext.ParseChallenges(w.Header()["Www-Authenticate"])[0]
 		if w.Code != 401 || c.Scheme != test.code || c.Param("error") != test.want || c.Param("algs") != "ES256 EdDSA" {
 			t.Errorf("%s: status %d, %s", test.name, w.Code, c)
 		}
@@ -358,8 +359,9 @@ func TestMetadataIsServedAtWellKnownPaths(t *testing.T) {
 	next := 0
 	h := p.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { next++ }))
 	const w = "/.well-known/oauth-protected-resource"
-	if p.MetadataURL() != "https://mcp.example.com"+w+"/base/mcp" {
-		t.Error(p.MetadataURL())
+	_, err := p.Authenticate(post())
+	if got := challenge(err.(*auth.Denied)); !strings.Contains(got, `resource_metadata="https://mcp.example.com`+w+`/base/mcp"`) {
+		t.Errorf("the challenge is %s", got)
 	}
 	for _, path := range []string{w + "/base/mcp", w, w + "/mcp", "/base" + w, "/base" + w + "/mcp", "/base/mcp" + w} {
 		r := httptest.NewRequest("GET", "http://10.0.0.1"+path, nil)
@@ -575,4 +577,22 @@ func FuzzAuthenticate(f *testing.F) {
 			t.Fatal(text)
 		}
 	})
+}
+
+// challenge returns the challenge in the response to a rejected request.
+func challenge(d *auth.Denied) string {
+	header := http.Header{}
+	d.SetHeader(header)
+	return header.Get("WWW-Authenticate")
+}
+
+// metadataOf returns the metadata that p serves.
+func metadataOf(t *testing.T, p *auth.Protector) (m auth.ResourceMetadata) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	p.Handler(nil).ServeHTTP(w, httptest.NewRequest("GET", "/.well-known/oauth-protected-resource", nil))
+	if err := json.Unmarshal(w.Body.Bytes(), &m); err != nil {
+		t.Fatalf("%v: %s", err, w.Body)
+	}
+	return m
 }

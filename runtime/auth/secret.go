@@ -9,16 +9,19 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/mcpwire/mcpwire/runtime/auth/internal/authtext"
 )
 
 // Secret is a token, key or password. Only Reveal and RevealTo return its text. With every verb of
-// package fmt, in JSON and in logs, it prints as "[secret]". The zero value is an empty secret.
-// Secrets are compared with Equal, not with ==.
+// package fmt, in JSON and in logs, it prints as "[secret]"; stores write the text of Reveal. The
+// zero value is an empty secret. Secrets are compared with Equal, not with ==.
 //
 // A secret that is sent to others knows its recipients: For names them where the secret is
 // obtained, and RevealTo checks them where a request is sent. That a secret does not reach a wrong
 // party then does not depend on the code in between.
 type Secret struct {
+	redacted
 	text *string   // a pointer, because fmt ignores the methods of unexported fields
 	to   *[]string // the canonical origins of the recipients; nil if any recipient may get the text
 }
@@ -53,12 +56,12 @@ func (s Secret) For(urls ...string) Secret {
 			to = append(to, origin)
 		}
 	}
-	return Secret{s.text, &to}
+	return Secret{text: s.text, to: &to}
 }
 
 // originOf returns the canonical origin of a URL, or "" if it has none.
 func originOf(u *url.URL) string {
-	origin, err := Canonical((&url.URL{Scheme: u.Scheme, Host: u.Host}).String())
+	origin, err := authtext.Canonical((&url.URL{Scheme: u.Scheme, Host: u.Host}).String())
 	if err != nil {
 		return ""
 	}
@@ -100,14 +103,10 @@ func (s Secret) Equal(other Secret) bool {
 	return subtle.ConstantTimeCompare([]byte(s.Reveal()), []byte(other.Reveal())) == 1
 }
 
-// String returns "[secret]".
-func (Secret) String() string { return hidden }
+// redacted prints as "[secret]" everywhere.
+type redacted struct{}
 
-// Format writes "[secret]" for each verb.
-func (Secret) Format(f fmt.State, _ rune) { io.WriteString(f, hidden) }
-
-// MarshalText returns "[secret]". Stores write the text of Reveal.
-func (Secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }
-
-// LogValue returns "[secret]".
-func (Secret) LogValue() slog.Value { return slog.StringValue(hidden) }
+func (redacted) String() string               { return hidden }
+func (redacted) Format(f fmt.State, _ rune)   { io.WriteString(f, hidden) }
+func (redacted) MarshalText() ([]byte, error) { return []byte(hidden), nil }
+func (redacted) LogValue() slog.Value         { return slog.StringValue(hidden) }

@@ -52,12 +52,6 @@ func wellKnownPaths(path string) []string {
 	return paths
 }
 
-// Metadata returns the resource metadata that Handler serves. It must not be changed.
-func (p *Protector) Metadata() *ResourceMetadata { return &p.metadata }
-
-// MetadataURL returns the URL of the resource metadata, which challenges name.
-func (p *Protector) MetadataURL() string { return p.metadataURL }
-
 // Handler returns a handler that serves the resource metadata at its well-known paths (RFC 9728,
 // section 3), without authorization, and passes all other requests to next. It does not protect
 // next. If next is nil, other requests get status 404. For a resource with the path /base/mcp, the

@@ -36,7 +36,8 @@ type Options struct {
 // Verifier verifies the tokens of one issuer. Its methods may be called concurrently.
 type Verifier interface {
 	auth.Verifier
-	auth.CacheTTLer
+	// CacheTTL returns how long results are cached by default.
+	CacheTTL() time.Duration
 }
 
 type verifier struct {
@@ -86,7 +87,7 @@ func New(endpoint string, client oauth.Client, o *Options) (Verifier, error) {
 	return v, nil
 }
 
-// CacheTTL implements auth.CacheTTLer.
+// CacheTTL returns how long results are cached by default.
 func (v *verifier) CacheTTL() time.Duration { return v.ttl }
 
 // answer is an introspection response (RFC 7662, section 2.2).

@@ -15,6 +15,7 @@ import (
 	"github.com/go-jose/go-jose/v4/json"
 
 	"github.com/mcpwire/mcpwire/runtime/auth"
+	"github.com/mcpwire/mcpwire/runtime/auth/internal/authtext"
 )
 
 const (
@@ -106,7 +107,7 @@ func bare(text string) (string, error) {
 		return "", err
 	}
 	u.RawQuery, u.ForceQuery, u.Fragment, u.RawFragment = "", false, "", ""
-	return auth.Canonical(u.String())
+	return authtext.Canonical(u.String())
 }
 
 // nonces makes and checks nonces. A nonce has the time of issue and an authentication tag, so none

@@ -99,7 +99,8 @@ type Options struct {
 type Verifier interface {
 	auth.Verifier
 	auth.ProofVerifier
-	auth.CacheTTLer
+	// CacheTTL returns how long results are cached by default.
+	CacheTTL() time.Duration
 }
 
 type verifier struct {
@@ -171,7 +172,7 @@ func New(issuer string, o *Options) (Verifier, error) {
 	return v, nil
 }
 
-// CacheTTL implements auth.CacheTTLer. It returns 5 minutes. Without the cache, too, a revoked
+// CacheTTL returns 5 minutes. Without the cache, too, a revoked
 // token is accepted until it expires, because the Verifier does not ask the issuer about single
 // tokens.
 func (v *verifier) CacheTTL() time.Duration { return cacheTTL }

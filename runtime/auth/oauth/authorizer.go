@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcpwire/mcpwire/runtime/auth"
+	"github.com/mcpwire/mcpwire/runtime/auth/internal/authtext"
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
 )
 
@@ -135,7 +135,7 @@ func (a *Authorizer) readChallenge(header http.Header) challenge {
 		schemes = []string{"DPoP", "Bearer"}
 	}
 	var c challenge
-	all := auth.ParseChallenges(header.Values("WWW-Authenticate"))
+	all := authtext.ParseChallenges(header.Values("WWW-Authenticate"))
 	found := false
 	for _, scheme := range schemes {
 		for _, next := range all {

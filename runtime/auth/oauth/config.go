@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/auth"
+	"github.com/mcpwire/mcpwire/runtime/auth/internal/authtext"
 	"github.com/mcpwire/mcpwire/runtime/auth/internal/fetch"
 )
 
@@ -183,7 +184,7 @@ func (a *Authorizer) server(u *url.URL) (*server, error) {
 		s.used = now
 		return s, nil
 	}
-	canonical, err := auth.Canonical(u.String())
+	canonical, err := authtext.Canonical(u.String())
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/auth"
+	"github.com/mcpwire/mcpwire/runtime/auth/internal/authtext"
 	"github.com/mcpwire/mcpwire/runtime/auth/internal/fetch"
 )
 
@@ -80,11 +81,11 @@ func discoverResource(ctx context.Context, c *fetch.Client, server *url.URL, adv
 // another URL is not authoritative for the whole origin.
 func checkResource(server *url.URL, resource, from string) error {
 	wrong := fmt.Errorf("%w: the metadata is for resource %q", ErrResource, fetch.Printable(resource))
-	want, err := auth.Canonical(server.String())
+	want, err := authtext.Canonical(server.String())
 	if err != nil {
 		return err
 	}
-	got, err := auth.Canonical(resource)
+	got, err := authtext.Canonical(resource)
 	if err != nil {
 		return wrong
 	}
@@ -105,7 +106,7 @@ func sameOrigin(a, b *url.URL) bool {
 		return true
 	}
 	origin := func(u *url.URL) string {
-		text, err := auth.Canonical((&url.URL{Scheme: u.Scheme, Host: u.Host}).String())
+		text, err := authtext.Canonical((&url.URL{Scheme: u.Scheme, Host: u.Host}).String())
 		if err != nil {
 			return ""
 		}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/auth"
+	"github.com/mcpwire/mcpwire/runtime/auth/internal/authtext"
 	"github.com/mcpwire/mcpwire/runtime/auth/internal/fetch"
 )
 
@@ -88,7 +89,7 @@ func checkClientIDURL(raw string) error {
 	case u.Path == "" || u.Path == "/":
 		err = errors.New("must have a path")
 	default:
-		_, err = auth.Canonical(raw)
+		_, err = authtext.Canonical(raw)
 	}
 	if err != nil {
 		return fmt.Errorf("oauth: client id URL %q: %w", fetch.Show(raw), err)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/mcpwire/mcpwire/runtime/auth"
+	"github.com/mcpwire/mcpwire/runtime/auth/internal/authtext"
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
 )
 
@@ -21,9 +22,11 @@ type TokenSource interface {
 
 // TokenRequest describes the token that is needed.
 type TokenRequest struct {
-	Server    string          // canonical URL of the server
-	Challenge *auth.Challenge // the challenge of the server; nil before a request is sent
-	Rejected  auth.Secret     // the token that the server has rejected with Challenge; the source must not return it again
+	Server     string      // canonical URL of the server
+	Challenged bool        // the server has rejected a request
+	Scopes     []string    // that the challenge of the server names; nil if there are none
+	Metadata   string      // URL of the resource metadata that the challenge names; "" if there is none
+	Rejected   auth.Secret // the token that the server has rejected; the source must not return it again
 }
 
 // FromSource returns an Authorizer that uses the tokens of s. After a 401, and after a 403 with
@@ -33,15 +36,15 @@ func FromSource(s TokenSource) httpclient.Authorizer { return sourceAuthorizer{s
 
 type sourceAuthorizer struct{ source TokenSource }
 
-func (a sourceAuthorizer) ask(ctx context.Context, server *url.URL, challenge *auth.Challenge, rejected auth.Secret) (*Token, error) {
+func (a sourceAuthorizer) ask(ctx context.Context, server *url.URL, r TokenRequest) (*Token, error) {
 	if server == nil {
 		return nil, errors.New("oauth: no server URL")
 	}
-	canonical, err := auth.Canonical(server.String())
-	if err != nil {
+	var err error
+	if r.Server, err = authtext.Canonical(server.String()); err != nil {
 		return nil, err
 	}
-	t, err := a.source.Token(ctx, TokenRequest{canonical, challenge, rejected})
+	t, err := a.source.Token(ctx, r)
 	if err != nil {
 		return nil, fmt.Errorf("oauth: token source: %w", err)
 	}
@@ -56,7 +59,7 @@ func (a sourceAuthorizer) Authorize(req *http.Request, op httpclient.Operation) 
 	if op.Server == nil || !sameOrigin(req.URL, op.Server) {
 		return nil
 	}
-	t, err := a.ask(req.Context(), op.Server, nil, auth.Secret{})
+	t, err := a.ask(req.Context(), op.Server, TokenRequest{})
 	if err != nil || t == nil || t.Access.Empty() {
 		return err
 	}
@@ -72,8 +75,8 @@ func (a sourceAuthorizer) Challenged(ctx context.Context, resp *http.Response, o
 	if op.Attempt > 0 || resp.Request == nil || op.Server == nil || !sameOrigin(resp.Request.URL, op.Server) {
 		return false, nil
 	}
-	var challenge auth.Challenge
-	for _, c := range auth.ParseChallenges(resp.Header.Values("WWW-Authenticate")) {
+	var challenge authtext.Challenge
+	for _, c := range authtext.ParseChallenges(resp.Header.Values("WWW-Authenticate")) {
 		if strings.EqualFold(c.Scheme, "Bearer") {
 			challenge = c
 			break
@@ -84,7 +87,12 @@ func (a sourceAuthorizer) Challenged(ctx context.Context, resp *http.Response, o
 		return false, nil
 	}
 	_, sent, _ := strings.Cut(resp.Request.Header.Get("Authorization"), " ")
-	t, err := a.ask(ctx, op.Server, &challenge, auth.NewSecret(sent))
+	t, err := a.ask(ctx, op.Server, TokenRequest{
+		Challenged: true,
+		Scopes:     challenge.Scopes(),
+		Metadata:   challenge.Param("resource_metadata"),
+		Rejected:   auth.NewSecret(sent),
+	})
 	if err != nil || t == nil {
 		return false, err
 	}

@@ -50,7 +50,7 @@ func TestFromSource(t *testing.T) {
 				if r.Server != serverURL {
 					t.Errorf("asked for %q", r.Server)
 				}
-				if r.Challenge != nil {
+				if r.Challenged {
 					if r.Rejected.Reveal() != token {
 						t.Errorf("rejected is %q", r.Rejected.Reveal())
 					}

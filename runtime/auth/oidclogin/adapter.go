@@ -9,6 +9,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/mcpwire/mcpwire/runtime/auth"
+	"github.com/mcpwire/mcpwire/runtime/auth/internal/authtext"
 	"github.com/mcpwire/mcpwire/runtime/auth/oauth"
 )
 
@@ -17,7 +18,7 @@ import (
 // not for. It calls s for every request; to cache tokens, see oauth2.ReuseTokenSource. The call has
 // no context, so a request that is canceled still waits for s.
 func FromOAuth2(server string, s oauth2.TokenSource) (oauth.TokenSource, error) {
-	canonical, err := auth.Canonical(server)
+	canonical, err := authtext.Canonical(server)
 	if err != nil {
 		return nil, fmt.Errorf("oidclogin: %w", err)
 	}

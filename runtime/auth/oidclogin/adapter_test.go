@@ -45,7 +45,7 @@ func TestFromOAuth2ReturnsTokensForItsServer(t *testing.T) {
 	if err != nil || got.Access.Reveal() != "one" || got.Type != "Bearer" || !got.Expiry.Equal(expiry) {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	got, err = s.Token(t.Context(), oauth.TokenRequest{Server: server, Challenge: &auth.Challenge{}, Rejected: got.Access})
+	got, err = s.Token(t.Context(), oauth.TokenRequest{Server: server, Challenged: true, Rejected: got.Access})
 	if err != nil || got.Access.Reveal() != "two" || got.Type != "Bearer" {
 		t.Fatalf("%+v, %v", got, err)
 	}

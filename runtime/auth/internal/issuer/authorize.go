@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcpwire/mcpwire/runtime/auth"
+	"github.com/mcpwire/mcpwire/runtime/auth/internal/authtext"
 	"github.com/mcpwire/mcpwire/runtime/auth/internal/fetch"
 	"github.com/mcpwire/mcpwire/runtime/internal/network"
 )
@@ -180,7 +180,7 @@ func (s *Server) resource(requested string) (string, error) {
 		}
 		return "", faultf("invalid_target", "the parameter resource is missing")
 	}
-	canonical, err := auth.Canonical(requested)
+	canonical, err := authtext.Canonical(requested)
 	if err != nil || len(s.c.Resources) > 0 && !slices.Contains(s.c.Resources, canonical) {
 		return "", faultf("invalid_target", "unknown resource %q", fetch.Show(requested))
 	}

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/auth"
+	"github.com/mcpwire/mcpwire/runtime/auth/internal/authtext"
 	"github.com/mcpwire/mcpwire/runtime/auth/internal/fetch"
 	"github.com/mcpwire/mcpwire/runtime/internal/network"
 )
@@ -133,7 +134,7 @@ func New(c Config) (*Server, error) {
 	}
 	c.Resources = slices.Clone(c.Resources)
 	for i, resource := range c.Resources {
-		if c.Resources[i], err = auth.Canonical(resource); err != nil {
+		if c.Resources[i], err = authtext.Canonical(resource); err != nil {
 			return nil, err
 		}
 	}

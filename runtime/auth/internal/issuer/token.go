@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/mcpwire/mcpwire/runtime/auth"
+	"github.com/mcpwire/mcpwire/runtime/auth/internal/authtext"
 )
 
 // tokens is a token response (RFC 6749, section 5.1).
@@ -167,7 +168,7 @@ func (s *Server) direct(c *Client, values url.Values) (any, error) {
 // issue returns new tokens for a grant. mu must be held.
 func (s *Server) issue(g *Grant, scopes []string, values url.Values) (any, error) {
 	if requested := values.Get("resource"); requested != "" {
-		if canonical, err := auth.Canonical(requested); err != nil || canonical != g.Resource {
+		if canonical, err := authtext.Canonical(requested); err != nil || canonical != g.Resource {
 			return nil, faultf("invalid_target", "the grant is for %q", g.Resource)
 		}
 	}

@@ -1,10 +1,10 @@
-package auth_test
+package authtext_test
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/mcpwire/mcpwire/runtime/auth"
+	"github.com/mcpwire/mcpwire/runtime/auth/internal/authtext"
 )
 
 // Proves AUTH-17.
@@ -21,13 +21,13 @@ func TestCanonical(t *testing.T) {
 		"https://[2001:DB8::1]:8": "https://[2001:db8::1]:8",
 		"https://host/a%2Fb/%41":  "https://host/a%2Fb/%41",
 	} {
-		if got, err := auth.Canonical(from); got != want || err != nil {
+		if got, err := authtext.Canonical(from); got != want || err != nil {
 			t.Errorf("Canonical(%q): %q, %v; want %q", from, got, err, want)
 		}
 	}
 	for _, from := range []string{"", "mcp.example.com", "/mcp", "mailto:a", "ftp://host", "https:///mcp", "https://:80/",
 		"https://host/mcp#part", "https://host/mcp#", "https://u:sesame@host/", "https://u:sesame@ho st/", "https://host/a/../b", "https://host/%2e%2e/b", "https://host:65536/", "https://host:0/"} {
-		got, err := auth.Canonical(from)
+		got, err := authtext.Canonical(from)
 		if err == nil {
 			t.Errorf("Canonical(%q): %q, want an error", from, got)
 		} else if strings.Contains(err.Error(), "sesame") {

@@ -1,4 +1,6 @@
-package auth
+// Package authtext reads and writes the texts of authorization that a server and a client exchange:
+// the challenges of responses, and the canonical URLs of resources.
+package authtext
 
 import (
 	"slices"
@@ -122,7 +124,7 @@ func (p *challengeParser) token() string { return p.take(isTokenByte) }
 // reads nothing.
 func (p *challengeParser) token68() string {
 	before := p.text
-	text := p.take(func(b byte) bool { return isAlphanumeric(b) || strings.IndexByte("-._~+/", b) >= 0 })
+	text := p.take(func(b byte) bool { return token68Bytes[b] })
 	if text != "" {
 		text += p.take(func(b byte) bool { return b == '=' })
 		p.skip(" \t")
@@ -162,6 +164,25 @@ func (p *challengeParser) value() (string, bool) {
 	p.text = ""
 	return "", false
 }
+
+// IsToken68 reports whether text is a token68 (RFC 9110, section 11.2).
+func IsToken68(text string) bool {
+	body := strings.TrimRight(text, "=")
+	for i := range len(body) {
+		if !token68Bytes[body[i]] {
+			return false
+		}
+	}
+	return body != ""
+}
+
+// token68Bytes is the set of bytes of a token68, without the padding.
+var token68Bytes = func() (set [256]bool) {
+	for b := range len(set) {
+		set[b] = isAlphanumeric(byte(b)) || strings.IndexByte("-._~+/", byte(b)) >= 0
+	}
+	return set
+}()
 
 func isAlphanumeric(b byte) bool {
 	return '0' <= b && b <= '9' || 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z'

@@ -1,0 +1,4 @@
+package auth
+
+// PrincipalOf is principalOf, for tests.
+var PrincipalOf = principalOf
