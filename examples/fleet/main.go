@@ -233,7 +233,10 @@ func (o *options) serve(ctx context.Context, s *server.Server, listener net.List
 		return err
 	}
 	defer locator.Close()
-	handler := s.Handler(&streamable.HandlerOptions{Sessions: streamable.Sessions{Store: sessions, Locator: locator}})
+	handler, err := s.Handler(&streamable.HandlerOptions{Sessions: streamable.Sessions{Store: sessions, Locator: locator}})
+	if err != nil {
+		return err
+	}
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", handler)
 	web := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcpwire/mcpwire/internal/must"
 	mcpserver "github.com/mcpwire/mcpwire/runtime/server"
 )
 
@@ -41,7 +42,7 @@ func newServer() *mcpserver.Server {
 func TestHostKeepsTenServers(t *testing.T) {
 	web := newServer()
 	defer web.Close()
-	httpServer := httptest.NewServer(web.Handler(nil))
+	httpServer := httptest.NewServer(must.Get(web.Handler(nil)))
 	defer httpServer.Close()
 	self, err := os.Executable()
 	if err != nil {

@@ -66,7 +66,7 @@ func main() {
 func newServer() *server.Server {
 	s := server.New("poll", "1.0.0", nil)
 	p := &polls{open: map[string]*poll{}}
-	view, _ := apps.AddView(s, "ui://poll/view.html", "poll", page, nil)
+	view := apps.AddView(s, "ui://poll/view.html", "poll", page, nil)
 	server.AddTool(s, "poll", "Asks the user to choose, and returns the votes so far.", p.ask, view.Tool())
 	server.AddTool(s, "vote", "Counts a vote.", p.vote, view.AppTool())
 	return s

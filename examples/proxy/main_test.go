@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mcpwire/mcpwire/internal/must"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/server"
@@ -25,7 +26,7 @@ func TestProxyBeforeProcessAndURL(t *testing.T) {
 	if text, err := exec.Command("go", "build", "-o", dir, ".", "../echo").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	handler := echoServer().Handler(nil)
+	handler := must.Get(echoServer().Handler(nil))
 	web := httptest.NewServer(handler)
 	defer web.Close()
 	defer handler.Close()

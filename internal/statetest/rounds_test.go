@@ -20,7 +20,7 @@ func roundServer(t *testing.T, ran map[string]int) (*server.Server, http.Handler
 	t.Helper()
 	key := []byte(strings.Repeat("k", 32))
 	s := newServer(t, server.Config{Shared: server.Shared{StateKeys: [][]byte{key}, CursorKey: key}, Features: server.Features{PageSize: 1}})
-	must(server.AddTool(s, "ask", "", func(ctx context.Context, c *server.Call, in map[string]any) (string, error) {
+	server.AddTool(s, "ask", "", func(ctx context.Context, c *server.Call, in map[string]any) (string, error) {
 		number, err := server.Step(ctx, c, odd, func(context.Context) (any, error) {
 			ran["number"]++
 			return map[string]any{odd: json.Number("123456789012345678901234567890")}, nil
@@ -49,16 +49,16 @@ func roundServer(t *testing.T, ran map[string]int) (*server.Server, http.Handler
 		}
 		_, err = server.Step(ctx, c, "after", func(context.Context) (int, error) { ran["after"]++; return 1, nil })
 		return fmt.Sprintf("%v|%v|%v|%+q|%s|%s", in, number, failed, first.Name, second.Action, visited), err
-	}))
-	must(server.AddTool(s, "other", "", func(context.Context, *server.Call, struct{}) (string, error) { return "", nil }))
-	must(server.AddTemplate(s, "x://{n}", "x", func(context.Context, *server.Call, server.Resource) (string, error) { return "", nil },
+	})
+	server.AddTool(s, "other", "", func(context.Context, *server.Call, struct{}) (string, error) { return "", nil })
+	server.AddTemplate(s, "x://{n}", "x", func(context.Context, *server.Call, server.Resource) (string, error) { return "", nil },
 		server.ListFunc(func(_ context.Context, _ *server.Call, cursor string) ([]mcp.Resource, string, error) {
 			if cursor == "" {
 				return []mcp.Resource{{Name: "1", URI: "x://1"}}, odd, nil
 			}
 			return []mcp.Resource{{Name: cursor, URI: "x://2"}}, "", nil
-		})))
-	return s, s.Handler(&streamable.HandlerOptions{Access: streamable.Access{Principal: principal}})
+		}))
+	return s, must(s.Handler(&streamable.HandlerOptions{Access: streamable.Access{Principal: principal}}))
 }
 
 // callModern returns the result of a request without a session. params lacks the closing brace.

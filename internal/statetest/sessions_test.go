@@ -30,21 +30,21 @@ func sessionServer(t *testing.T, store streamable.EventStore) (s *server.Server,
 		list = append(list, c.Principal()+" "+uri)
 		return nil
 	}}})
-	must(server.AddTemplate(s, "news://{+name}", "news", func(context.Context, *server.Call, server.Resource) (string, error) { return "", nil }))
-	must(server.AddTool(s, "log", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+	server.AddTemplate(s, "news://{+name}", "news", func(context.Context, *server.Call, server.Resource) (string, error) { return "", nil })
+	server.AddTool(s, "log", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 		c.Log(ctx, mcp.LoggingLevelError, odd, map[string]string{odd: odd})
 		c.Log(ctx, mcp.LoggingLevelInfo, "", "below the level of the session")
 		return odd, c.Log(ctx, mcp.LoggingLevelError, "", "second")
-	}))
-	must(server.AddTool(s, "wait", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+	})
+	server.AddTool(s, "wait", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 		c.Log(ctx, mcp.LoggingLevelError, "", odd)
 		<-ctx.Done()
 		return "", ctx.Err()
-	}))
-	must(server.AddTool(s, "visit", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+	})
+	server.AddTool(s, "visit", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 		return "", c.RequireURL(ctx, "visit", "https://example.com/", odd)
-	}))
-	return s, s.Handler(&streamable.HandlerOptions{Sessions: streamable.Sessions{Store: store}, Access: streamable.Access{Principal: principal}}), func() string {
+	})
+	return s, must(s.Handler(&streamable.HandlerOptions{Sessions: streamable.Sessions{Store: store}, Access: streamable.Access{Principal: principal}})), func() string {
 		mu.Lock()
 		defer mu.Unlock()
 		return strings.Join(list, ", ")

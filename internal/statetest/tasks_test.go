@@ -133,7 +133,7 @@ func taskServer(t *testing.T, store task.Store, ran map[string]int) *server.Serv
 	s := newServer(t, server.Config{
 		Tasks: task.Config{Store: store, Recovery: task.Recovery{ParkAfter: time.Second}, TTL: task.TTL{Default: 10000 * time.Hour, Max: 10000 * time.Hour}, Limits: task.Limits{PageSize: 1}},
 	})
-	must(server.AddTool(s, "work", "", work(ran), server.Durable()))
+	server.AddTool(s, "work", "", work(ran), server.Durable())
 	noError(t, s.Start(t.Context()))
 	return s
 }
@@ -141,7 +141,7 @@ func taskServer(t *testing.T, store task.Store, ran map[string]int) *server.Serv
 // begin calls the tool as a task, and returns the id.
 func begin(t *testing.T, s *server.Server) string {
 	t.Helper()
-	h := s.Handler(&streamable.HandlerOptions{Access: streamable.Access{Principal: principal}})
+	h := must(s.Handler(&streamable.HandlerOptions{Access: streamable.Access{Principal: principal}}))
 	result := resultOf(t, serve(h, request(t, "POST", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"work","arguments":{"Order":{"b":"\u2028","a":1e999}},"task":{}}}`,
 		"MCP-Session-Id", openSession(t, h))))
 	var created mcp.CreateTaskResult

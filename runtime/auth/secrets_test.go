@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcpwire/mcpwire/internal/must"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/auth"
 	"github.com/mcpwire/mcpwire/runtime/auth/loopback"
@@ -322,7 +323,7 @@ func (w *secretWorld) startServer(taskFile, sessionFile string) (closeAll func()
 	var handler *streamable.Handler
 	base := w.listen(func(base string) http.Handler {
 		p := w.protector(base + "/mcp")
-		handler = s.Handler(&streamable.HandlerOptions{Auth: p, Sessions: streamable.Sessions{Store: sessions}, Logger: w.log})
+		handler = must.Get(s.Handler(&streamable.HandlerOptions{Auth: p, Sessions: streamable.Sessions{Store: sessions}, Logger: w.log}))
 		protected := p.Handler(handler)
 		return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			http.SetCookie(rw, &http.Cookie{Name: "session", Value: plantedCookie})
@@ -347,7 +348,7 @@ func (w *secretWorld) startProxy() {
 	server.AddTool(s, "read", "", func(_ context.Context, c *server.Call, in struct{ Text string }) (string, error) {
 		return in.Text, nil
 	})
-	handler := s.Handler(&streamable.HandlerOptions{Logger: w.log})
+	handler := must.Get(s.Handler(&streamable.HandlerOptions{Logger: w.log}))
 	w.t.Cleanup(func() { handler.Close() })
 	upstream := w.listen(func(string) http.Handler {
 		return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -365,7 +366,7 @@ func (w *secretWorld) startProxy() {
 			w.t.Fatal(err)
 		}
 		protector := w.protector(base + "/mcp")
-		front := p.Handler(&streamable.HandlerOptions{Auth: protector, Logger: w.log})
+		front := must.Get(p.Handler(&streamable.HandlerOptions{Auth: protector, Logger: w.log}))
 		w.t.Cleanup(func() {
 			front.Close()
 			p.Shutdown(context.Background())

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/internal/must"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/form"
@@ -41,7 +42,7 @@ func newAsking(cfg *server.Config) *server.Server {
 	server.AddTool(s, "add", "", func(_ context.Context, _ *server.Call, in struct {
 		Tool string `json:"tool"`
 	}) (string, error) {
-		_, err := server.AddTool(s, in.Tool, "", func(context.Context, *server.Call, struct{}) (string, error) { return "", nil })
+		err := server.AddTool(s, in.Tool, "", func(context.Context, *server.Call, struct{}) (string, error) { return "", nil }).Err()
 		return "", err
 	})
 	return s
@@ -123,7 +124,7 @@ func TestSessionsAndModernClientsAtOneEndpoint(t *testing.T) {
 		at := new(network)
 		seen := new(traffic)
 		stop := listen(at, func(s *server.Server) (http.Handler, func()) {
-			h := s.Handler(nil)
+			h := must.Get(s.Handler(nil))
 			seen.Handler = h
 			return seen, func() { h.Close() }
 		}, newAsking(nil))

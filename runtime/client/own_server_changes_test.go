@@ -242,14 +242,12 @@ func TestHeadersOfOwnServer(t *testing.T) {
 			_, err := server.Elicit(ctx, c, "Name?", new(nameForm))
 			return region, err
 		}
-		tool, err := server.AddTool(s, "route", "", func(ctx context.Context, c *server.Call, in struct {
+		tool := server.AddTool(s, "route", "", func(ctx context.Context, c *server.Call, in struct {
 			Region string `json:"region" mcp-header:"Region"`
 		}) (string, error) {
 			return ask(ctx, c, in.Region)
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+
 		serveOwn(t, at, s, nil, log.wrap)
 		c := dialOwn(t, at, client.Options{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) { return fill(f, "Ada"), nil }})
 		synctest.Wait()

@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/internal/must"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/server"
@@ -32,7 +33,7 @@ import (
 func serveOwn(t *testing.T, at *network, s *server.Server, o *streamable.HandlerOptions, middleware ...func(http.Handler) http.Handler) (stop func()) {
 	t.Helper()
 	stop = listen(at, func(s *server.Server) (http.Handler, func()) {
-		h := s.Handler(o)
+		h := must.Get(s.Handler(o))
 		served := http.Handler(h)
 		for _, m := range middleware {
 			served = m(served)

@@ -72,7 +72,7 @@ func serveOwnChild() {
 	})
 	server.AddTool(s, "pid", "", func(context.Context, *server.Call, struct{}) (int, error) { return os.Getpid(), nil })
 	server.AddTool(s, "add", "", func(context.Context, *server.Call, struct{}) (string, error) {
-		_, err := server.AddTool(s, "added", "", nothing)
+		err := server.AddTool(s, "added", "", nothing).Err()
 		return "", err
 	})
 	server.AddResource(s, "a:1", "a", noContent)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mcpwire/mcpwire/internal/must"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/server"
@@ -113,14 +114,12 @@ func openNewspaper(t *testing.T, at *network, serve serveFunc, names ...string) 
 		return "old news", nil
 	}
 	for _, name := range names {
-		if _, err := server.AddResource(n.Server, "news://"+name, name, read); err != nil {
-			t.Fatal(err)
-		}
+		server.AddResource(n.Server, "news://"+name, name, read)
 	}
-	_, err := server.AddTool(n.Server, "write", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+	err := server.AddTool(n.Server, "write", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 		c.Log(ctx, mcp.LoggingLevelDebug, "", "a detail")
 		return "", c.Log(ctx, mcp.LoggingLevelError, "", "a fault")
-	})
+	}).Err()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +176,7 @@ func overHTTP(t *testing.T, test func(t *testing.T, serve serveFunc)) {
 }
 
 func streamableHTTP(s *server.Server) (http.Handler, func()) {
-	h := s.Handler(nil)
+	h := must.Get(s.Handler(nil))
 	return h, func() { h.Close() }
 }
 
@@ -214,9 +213,7 @@ func TestRestoringSubscriptionsOutlastsTemporaryFailures(t *testing.T) {
 				return nil, nil
 			}
 			for _, name := range []string{"a", "b", "c", "d", "e"} {
-				if _, err := server.AddResource(s, "shop://"+name, name, read); err != nil {
-					t.Fatal(err)
-				}
+				server.AddResource(s, "shop://"+name, name, read)
 			}
 			stop = listen(at, func(s *server.Server) (http.Handler, func()) {
 				handler, closeHandler := serve(s)
@@ -373,9 +370,7 @@ func listenWithTools(t *testing.T, at *network, serve serveFunc, names ...string
 	t.Helper()
 	s := server.New("shop", "1", &server.Config{Features: server.Features{PageSize: 1}})
 	for _, name := range names {
-		if _, err := server.AddTool(s, name, "", func(context.Context, *server.Call, struct{}) (string, error) { return "", nil }); err != nil {
-			t.Fatal(err)
-		}
+		server.AddTool(s, name, "", func(context.Context, *server.Call, struct{}) (string, error) { return "", nil })
 	}
 	stop = listen(at, serve, s)
 	t.Cleanup(stop)

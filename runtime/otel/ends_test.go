@@ -8,6 +8,7 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/mcpwire/mcpwire/internal/must"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/server"
@@ -30,7 +31,7 @@ func TestOrdinaryEndsAreCancelled(t *testing.T) {
 				<-ctx.Done()
 				return "", context.Cause(ctx)
 			})
-			web := httptest.NewServer(s.Handler(nil))
+			web := httptest.NewServer(must.Get(s.Handler(nil)))
 			defer web.Close()
 			c, err := client.Dial(t.Context(), web.URL, &client.Options{Session: session.Config{Revisions: revisions}})
 			if err != nil {

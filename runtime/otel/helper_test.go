@@ -16,6 +16,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/mcpwire/mcpwire/internal/must"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/otel"
@@ -144,7 +145,7 @@ var transports = map[string]func(t *testing.T, s *server.Server) transport.Conn{
 		return stdio.New(fromServer, toServer, stdio.Options{})
 	},
 	"HTTP": func(t *testing.T, s *server.Server) transport.Conn {
-		h := s.Handler(nil)
+		h := must.Get(s.Handler(nil))
 		web := httptest.NewServer(h)
 		t.Cleanup(web.Close)
 		t.Cleanup(func() { h.Close() })

@@ -24,12 +24,12 @@ func TestProxyReportsToolsOfUpstreams(t *testing.T) {
 			up := server.New("one", "1", nil)
 			defer up.Close()
 			fails := false
-			_, err := server.AddTool(up, "work", "", func(context.Context, *server.Call, struct{}) (string, error) {
+			err := server.AddTool(up, "work", "", func(context.Context, *server.Call, struct{}) (string, error) {
 				if fails {
 					return "", errors.New("busy")
 				}
 				return "done", nil
-			})
+			}).Err()
 			if err != nil {
 				t.Fatal(err)
 			}

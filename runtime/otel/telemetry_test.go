@@ -24,6 +24,7 @@ import (
 	nooptrace "go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/internal/must"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/internal/memory"
@@ -216,7 +217,7 @@ func TestCardinalityIsBounded(t *testing.T) {
 func TestRejectedHTTPRequestsCount(t *testing.T) {
 	p, own := newProcess(t), 0
 	s := p.newServer(server.Config{Hooks: server.Hooks{HTTPRejected: func(*http.Request, int) { own++ }}}, addFeatures)
-	h := s.Handler(&streamable.HandlerOptions{
+	h := must.Get(s.Handler(&streamable.HandlerOptions{
 		Limits: streamable.Limits{Message: 1000}, Rejected: func(*http.Request, int) { own++ },
 		Access: streamable.Access{Principal: func(r *http.Request) (string, error) {
 			if r.Header.Get("User") == "" {
@@ -224,7 +225,7 @@ func TestRejectedHTTPRequestsCount(t *testing.T) {
 			}
 			return r.Header.Get("User"), nil
 		}},
-	})
+	}))
 	defer h.Close()
 	for _, x := range []struct {
 		method, body string
@@ -269,7 +270,7 @@ func TestRejectedHTTPRequestsCount(t *testing.T) {
 func TestAmbientSpanIsLinked(t *testing.T) {
 	p := newProcess(t)
 	s := p.newServer(server.Config{}, addFeatures)
-	h := s.Handler(nil)
+	h := must.Get(s.Handler(nil))
 	defer h.Close()
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, span := p.provider.Tracer("web").Start(r.Context(), "POST")

@@ -99,7 +99,7 @@ func newFaulty(t *testing.T, name string, of era, quiet bool) *faulty {
 	addResource(t, s, "memo://"+name, name)
 	addTemplate(t, s, name+":///{x}", "1", name, server.Complete("x", server.OneOf("1", "2")))
 	addTemplate(t, s, "{+x}", "hidden:///"+name, name)
-	_, err := server.AddPrompt(s, "ask", "", func(context.Context, *server.Call, map[string]string) (string, error) { return name, nil })
+	err := server.AddPrompt(s, "ask", "", func(context.Context, *server.Call, map[string]string) (string, error) { return name, nil }).Err()
 	if err != nil {
 		t.Fatal(err)
 	}

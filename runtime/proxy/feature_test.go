@@ -22,7 +22,7 @@ import (
 
 func addResource(t *testing.T, s *server.Server, uri, text string) {
 	t.Helper()
-	_, err := server.AddResource(s, uri, uri, func(context.Context, *server.Call, server.Resource) (string, error) { return text, nil })
+	err := server.AddResource(s, uri, uri, func(context.Context, *server.Call, server.Resource) (string, error) { return text, nil }).Err()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,12 +31,12 @@ func addResource(t *testing.T, s *server.Server, uri, text string) {
 // addTemplate adds a template that knows one value of its variable x.
 func addTemplate(t *testing.T, s *server.Server, uri, known, text string, options ...server.TemplateOption) {
 	t.Helper()
-	_, err := server.AddTemplate(s, uri, uri, func(_ context.Context, _ *server.Call, r server.Resource) (string, error) {
+	err := server.AddTemplate(s, uri, uri, func(_ context.Context, _ *server.Call, r server.Resource) (string, error) {
 		if r.Vars.Get("x") != known {
 			return "", server.NotFound(r.URI)
 		}
 		return text, nil
-	}, options...)
+	}, options...).Err()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,10 +87,10 @@ func TestPromptsAndCompletion(t *testing.T) {
 	one, two := newUpstream(t, "one", nil), newUpstream(t, "two", nil)
 	addPrompt := func(s *server.Server, text string, options ...server.PromptOption) {
 		t.Helper()
-		_, err := server.AddPrompt(s, "ask", "", func(_ context.Context, _ *server.Call, in map[string]string) (string, error) {
+		err := server.AddPrompt(s, "ask", "", func(_ context.Context, _ *server.Call, in map[string]string) (string, error) {
 			return text + in["who"], nil
 		},
-			append(options, server.DefinePrompt(func(p *mcp.Prompt) { p.Arguments = []mcp.PromptArgument{{Name: "who"}} }))...)
+			append(options, server.DefinePrompt(func(p *mcp.Prompt) { p.Arguments = []mcp.PromptArgument{{Name: "who"}} }))...).Err()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -224,7 +224,7 @@ func TestOwnFeatureWithPrefixOfUpstream(t *testing.T) {
 	p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{up.as("a")}, Server: server.Config{Features: server.Features{PageSize: 1}}})
 	for _, name := range []string{"a_one", "a_two", "a_x"} {
 		addTool(t, p.Server, name, echo("own"))
-		_, err := server.AddPrompt(p.Server, name, "", func(context.Context, *server.Call, map[string]string) (string, error) { return "own", nil })
+		err := server.AddPrompt(p.Server, name, "", func(context.Context, *server.Call, map[string]string) (string, error) { return "own", nil }).Err()
 		if err != nil {
 			t.Fatal(err)
 		}

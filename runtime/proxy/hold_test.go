@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/internal/must"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/proxy"
@@ -238,7 +239,7 @@ func withToken(o *client.Options, token string) *client.Options {
 // serveUsers serves a proxy over HTTP to users with tokens, and returns its URL.
 func serveUsers(t *testing.T, p *proxy.Proxy) string {
 	t.Helper()
-	handler := p.Handler(&streamable.HandlerOptions{Access: streamable.Access{Principal: bearer}})
+	handler := must.Get(p.Handler(&streamable.HandlerOptions{Access: streamable.Access{Principal: bearer}}))
 	t.Cleanup(func() { handler.Close() })
 	return serveHandler(t, handler)
 }
@@ -339,7 +340,7 @@ func TestConnectSeesPrincipalOnly(t *testing.T) {
 		return connectOne(ctx)
 	}
 	p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{up}})
-	handler := p.Handler(&streamable.HandlerOptions{Access: streamable.Access{Principal: bearer}})
+	handler := must.Get(p.Handler(&streamable.HandlerOptions{Access: streamable.Access{Principal: bearer}}))
 	t.Cleanup(func() { handler.Close() })
 	url := serveHandler(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), key{}, "secret")))
@@ -357,7 +358,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 		one := newUpstream(t, "one", sessions.serving(nil))
 		addTool(t, one.Server, "x", echo("one"))
 		p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}})
-		handler := p.Handler(nil)
+		handler := must.Get(p.Handler(nil))
 		defer handler.Close()
 		call := func() {
 			t.Helper()
@@ -384,7 +385,7 @@ func TestClientsOfPrincipalAreLimited(t *testing.T) {
 		one := newUpstream(t, "one", sessions.serving(nil))
 		addTool(t, one.Server, "x", echo("one"))
 		p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}})
-		handler := p.Handler(nil)
+		handler := must.Get(p.Handler(nil))
 		defer handler.Close()
 		for i := range 40 {
 			post(t, handler, "a_x", map[string]any{"name": fmt.Sprint(i), "version": "1"})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/internal/must"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/form"
@@ -174,7 +175,7 @@ func TestInputRequestArrivesOnStreamOfCall(t *testing.T) {
 	one := newUpstream(t, "one", nil)
 	addAsking(t, one.Server)
 	p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}})
-	handler := p.Handler(nil)
+	handler := must.Get(p.Handler(nil))
 	t.Cleanup(func() { handler.Close() })
 	web := httptest.NewServer(handler)
 	t.Cleanup(web.Close)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/internal/must"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/proxy"
@@ -282,8 +283,8 @@ func TestCachingHints(t *testing.T) {
 	addTool(t, one.Server, "x", echo(""))
 	addTool(t, two.Server, "x", echo(""))
 	addResource(t, one.Server, "memo://private", "one")
-	_, err := server.AddResource(one.Server, "memo://public", "public", func(context.Context, *server.Call, server.Resource) (string, error) { return "", nil },
-		server.CacheContents(time.Minute, mcp.CacheScopePublic))
+	err := server.AddResource(one.Server, "memo://public", "public", func(context.Context, *server.Call, server.Resource) (string, error) { return "", nil },
+		server.CacheContents(time.Minute, mcp.CacheScopePublic)).Err()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -532,7 +533,7 @@ func TestLogMessagesPassInReplacedSession(t *testing.T) {
 	})
 	var serving atomic.Pointer[streamable.Handler]
 	restart := func() {
-		h := one.Handler(nil)
+		h := must.Get(one.Handler(nil))
 		t.Cleanup(func() { h.Close() })
 		serving.Store(h)
 	}

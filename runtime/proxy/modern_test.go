@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/mcpwire/mcpwire/internal/must"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/proxy"
@@ -62,7 +63,7 @@ func (u *upstream) overHTTP(t *testing.T, name string) proxy.Upstream {
 // serveHTTP serves a server over HTTP and returns its URL. Wrap may be nil.
 func serveHTTP(t *testing.T, s *server.Server, wrap func(http.Handler) http.Handler) string {
 	t.Helper()
-	handler := s.Handler(nil)
+	handler := must.Get(s.Handler(nil))
 	t.Cleanup(func() { handler.Close() })
 	if wrap != nil {
 		return serveHandler(t, wrap(handler))

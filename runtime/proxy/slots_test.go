@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcpwire/mcpwire/internal/must"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/proxy"
@@ -74,7 +75,7 @@ func TestCallsOpenLimitedConnections(t *testing.T) {
 		up := one.as()
 		up.MaxPerPrincipal = 16
 		p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{up}, Server: server.Config{Logger: discard}})
-		handler := p.Handler(nil)
+		handler := must.Get(p.Handler(nil))
 		defer handler.Close()
 		if r, err := postCall(handler, "a_echo", ""); err != nil || r.Result.ResultType != "complete" {
 			t.Fatalf("%v, %v", r, err)
@@ -120,7 +121,7 @@ func TestStrangersShareNoLimits(t *testing.T) {
 		up := one.as()
 		up.MaxPerPrincipal = 200
 		p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{up}, Server: server.Config{Logger: discard}})
-		handler := p.Handler(nil)
+		handler := must.Get(p.Handler(nil))
 		defer handler.Close()
 		for _, from := range []string{ann, eve} {
 			if r, err := postFrom(handler, from, "common", "a_echo", ""); err != nil || r.Result.ResultType != "complete" {
@@ -163,7 +164,7 @@ func TestAbandonedCallsGiveWay(t *testing.T) {
 		up := one.as()
 		up.MaxPerPrincipal = 8
 		p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{up}, Server: server.Config{Logger: discard}})
-		handler := p.Handler(nil)
+		handler := must.Get(p.Handler(nil))
 		defer handler.Close()
 		ask := func() reply {
 			t.Helper()
@@ -465,7 +466,7 @@ func TestStrangersDoNotUseUpSharedClientInfo(t *testing.T) {
 				up := one.as()
 				up.MaxPerPrincipal = 4
 				p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{up}, Server: server.Config{Logger: discard}})
-				handler := p.Handler(nil)
+				handler := must.Get(p.Handler(nil))
 				defer handler.Close()
 				for i := range 4 {
 					if _, err := postFrom(handler, eve, fmt.Sprint("client ", i), "a_echo", ""); err != nil {
@@ -489,7 +490,7 @@ func TestCallContinuesFromAnotherNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one := newFaulty(t, "a", sessions, false)
 		p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as()}, Server: server.Config{Logger: discard}})
-		handler := p.Handler(nil)
+		handler := must.Get(p.Handler(nil))
 		defer handler.Close()
 		asked, err := postFrom(handler, "198.51.100.1:1", "phone", "a_ask", "")
 		if err != nil || asked.Result.ResultType != "input_required" {

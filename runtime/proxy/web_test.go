@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcpwire/mcpwire/internal/must"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/proxy"
@@ -89,7 +90,7 @@ func TestUpstreamIsReplacedByOneOfAnotherEra(t *testing.T) {
 				s := server.New("one", "1", e.serving(&server.Config{Logger: discard}))
 				addTool(t, s, "echo", echo("one"))
 				addResource(t, s, "memo://one", "one")
-				return s, s.Handler(nil)
+				return s, must.Get(s.Handler(nil))
 			}
 			later := sessions
 			if up.name == sessions.name {
@@ -153,7 +154,7 @@ func TestResultDoesNotWaitForTheEndOfTheConnection(t *testing.T) {
 					return slowToClose{conn}, err
 				}
 				p := newProxy(t, &proxy.Config{Server: server.Config{Logger: discard}, Upstreams: []proxy.Upstream{a}})
-				h := p.Handler(nil)
+				h := must.Get(p.Handler(nil))
 				defer h.Close()
 				o := modern.in(new(client.Options))
 				o.HTTP.Options = newWeb(t, h).options()
@@ -189,7 +190,7 @@ func TestUnreadLogMessagesDelayNoOtherClient(t *testing.T) {
 					return "logged", nil
 				})
 				p := newProxy(t, &proxy.Config{Server: server.Config{Logger: discard}, Upstreams: []proxy.Upstream{one.as("a")}})
-				h := p.Handler(&streamable.HandlerOptions{Access: streamable.Access{Principal: func(*http.Request) (string, error) { return "ann", nil }}})
+				h := must.Get(p.Handler(&streamable.HandlerOptions{Access: streamable.Access{Principal: func(*http.Request) (string, error) { return "ann", nil }}}))
 				w := newWeb(t, h)
 				post := func(times int) *http.Response {
 					revision := string(modern.revisions[0])

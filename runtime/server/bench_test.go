@@ -58,14 +58,14 @@ func BenchmarkCall(b *testing.B) {
 	}{
 		{"handwritten", server.Config{Features: server.Features{Methods: map[string]session.Handler{"tools/call": session.ServerHandler(handWritten{}, nil)}}}, func(*server.Server) {}},
 		{"function", server.Config{}, func(s *server.Server) {
-			must(server.AddTool(s, "weather", "", func(_ context.Context, _ *server.Call, in place) (forecast, error) {
+			server.AddTool(s, "weather", "", func(_ context.Context, _ *server.Call, in place) (forecast, error) {
 				return forecast{in.City, in.Days > 2}, nil
-			}))
+			})
 		}},
 		{"raw", server.Config{}, func(s *server.Server) {
-			must(s.AddRawTool(mcp.Tool{Name: "weather"}, func(context.Context, *server.Call, json.RawMessage) (*mcp.CallToolResult, error) {
+			s.AddRawTool(mcp.Tool{Name: "weather"}, func(context.Context, *server.Call, json.RawMessage) (*mcp.CallToolResult, error) {
 				return result, nil
-			}))
+			})
 		}},
 	} {
 		for _, callers := range []int{1, 64} {
@@ -99,16 +99,16 @@ func BenchmarkCall(b *testing.B) {
 // with the response and the result. The second one sends two requests.
 func BenchmarkRound(b *testing.B) {
 	s := newServer(b, server.Config{})
-	must(server.AddTool(s, "plain", "", func(_ context.Context, _ *server.Call, in place) (forecast, error) {
+	server.AddTool(s, "plain", "", func(_ context.Context, _ *server.Call, in place) (forecast, error) {
 		return forecast{in.City, in.Days > 2}, nil
-	}))
-	must(server.AddTool(s, "asking", "", func(ctx context.Context, c *server.Call, in place) (forecast, error) {
+	})
+	server.AddTool(s, "asking", "", func(ctx context.Context, c *server.Call, in place) (forecast, error) {
 		result, err := c.ElicitForm(server.InputName(ctx, "who"), askForm)
 		if err != nil {
 			return forecast{}, err
 		}
 		return forecast{in.City, result.Action == mcp.ElicitActionAccept}, nil
-	}))
+	})
 	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}`
 	request := func(tool, more string) []byte {
 		return []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{` + meta + `,"name":"` + tool + `","arguments":{"city":"Oslo","days":3}` + more + `}}`)
@@ -144,7 +144,7 @@ func BenchmarkRound(b *testing.B) {
 		})
 	})
 	b.Run("HTTP", func(b *testing.B) {
-		web := httptest.NewServer(s.Handler(nil))
+		web := httptest.NewServer(must(s.Handler(nil)))
 		defer web.Close()
 		run(b, func(tool string, text []byte) []byte {
 			req := must(http.NewRequest("POST", web.URL, bytes.NewReader(text)))

@@ -101,7 +101,7 @@ func TestBus(t *testing.T) {
 				listens[i].expectMessages(got, lines...)
 			}
 		}
-		tool := must(server.AddTool(servers[1], "new", "", sayHi))
+		tool := server.AddTool(servers[1], "new", "", sayHi)
 		expect("tool added", "tools/list_changed")
 		servers[0].PromptsChanged()
 		expect("prompts", "prompts/list_changed")

@@ -50,7 +50,7 @@ func infoTool(_ context.Context, c *server.Call, _ struct{}) (callInfo, error) {
 func TestCallDescribesRequest(t *testing.T) {
 	principal := func(r *http.Request) (string, error) { return r.Header.Get("User"), nil }
 	serveHTTP := func(o streamable.HandlerOptions) func(*server.Server) http.Handler {
-		return func(s *server.Server) http.Handler { return s.Handler(&o) }
+		return func(s *server.Server) http.Handler { return must(s.Handler(&o)) }
 	}
 	known := callInfo{Client: "host", Sampling: true, Revision: "2025-11-25", Trace: `"t1"`, Tenant: "acme", HTTP: true, Remote: "127.0.0.1", Principal: "ann"}
 	stateless := known
@@ -67,7 +67,7 @@ func TestCallDescribesRequest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t, server.Config{})
-			must(server.AddTool(s, "info", "", infoTool))
+			server.AddTool(s, "info", "", infoTool)
 			web := httptest.NewServer(test.handler(s))
 			t.Cleanup(web.Close)
 			t.Cleanup(func() { s.Close() })
@@ -90,7 +90,7 @@ func TestCallDescribesRequest(t *testing.T) {
 	}
 	t.Run("in memory", func(t *testing.T) {
 		s := newServer(t, server.Config{Session: session.Config{Principal: "ann"}})
-		must(server.AddTool(s, "info", "", infoTool))
+		server.AddTool(s, "info", "", infoTool)
 		c := connect(t, s, clientConfig{revision: "2025-06-18"})
 		result, _ := c.call("tools/call", `{"name":"info"}`)
 		equalJSON(t, "info", jsonOf(callInfo{Client: "client", Revision: "2025-06-18", Principal: "ann"}), text(t, result))
@@ -104,7 +104,7 @@ func TestCallDescribesRequest(t *testing.T) {
 			}
 		}
 		s := newServer(t, server.Config{Session: session.Config{Receiving: []session.Middleware{replace}}})
-		must(server.AddTool(s, "info", "", infoTool))
+		server.AddTool(s, "info", "", infoTool)
 		result, _ := connect(t, s, clientConfig{}).call("tools/call", `{"name":"info","_meta":{"trace":"t1"}}`)
 		equalJSON(t, "info", jsonOf(callInfo{Client: "client", Revision: "2025-11-25", Trace: `"t2"`}), text(t, result))
 	})
@@ -137,7 +137,7 @@ func TestTaskDescribesRequestThatCreatedIt(t *testing.T) {
 			<-ctx.Done()
 			return info, ctx.Err()
 		}
-		add := func(s *server.Server) { must(server.AddTool(s, "info", "", wait, server.Durable())) }
+		add := func(s *server.Server) { server.AddTool(s, "info", "", wait, server.Durable()) }
 		first, _ := withTasks(t, store, add)
 		clientConn, serverConn := inmemory.Pair(inmemory.Options{})
 		c := connectOver(t, first, clientConfig{}, clientConn, overHTTP{serverConn, http.Header{"Tenant": {"acme"}}})

@@ -58,7 +58,7 @@ func clientCapabilities(t *testing.T, capabilities string) (c mcp.ClientCapabili
 func callTool(t *testing.T, with clientConfig, f func(ctx context.Context, c *server.Call) (string, error)) string {
 	t.Helper()
 	s := newServer(t, server.Config{})
-	must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) { return f(ctx, c) }))
+	server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) { return f(ctx, c) })
 	c := connect(t, s, with)
 	result, code := c.call("tools/call", `{"name":"do"}`)
 	if code != 0 {
@@ -314,10 +314,10 @@ func TestInputRequestsNeedDeclaredCapabilities(t *testing.T) {
 func TestElicitURL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, server.Config{Session: session.Config{Principal: "ada"}})
-		must(server.AddTool(s, "visit", "", func(ctx context.Context, c *server.Call, in struct{ Page, ID string }) (string, error) {
+		server.AddTool(s, "visit", "", func(ctx context.Context, c *server.Call, in struct{ Page, ID string }) (string, error) {
 			action, err := c.ElicitURL(ctx, "Log in.", in.Page, in.ID)
 			return string(action), err
-		}))
+		})
 		accepts := respondWith(map[string]string{"elicitation/create": `{"action":"accept"}`})
 		c := connect(t, s, clientConfig{capabilities: clientCapabilities(t, `{"elicitation":{"url":{}}}`), handler: accepts.serve})
 		other := connect(t, s, clientConfig{capabilities: clientCapabilities(t, `{"elicitation":{"url":{}}}`), handler: respondWith(map[string]string{"elicitation/create": `{"action":"decline"}`}).serve})
@@ -419,9 +419,9 @@ func TestElicitURLKeepsCredentialsFromClient(t *testing.T) {
 // Proves ELIC-11, ELIC-18, SDK-15.
 func TestRequireURL(t *testing.T) {
 	s := newServer(t, server.Config{Session: session.Config{Principal: "ada"}})
-	must(server.AddTool(s, "files", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+	server.AddTool(s, "files", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 		return "", c.RequireURL(ctx, "Log in.", "https://example.com/login", "one")
-	}))
+	})
 	c := connect(t, s, clientConfig{capabilities: clientCapabilities(t, `{"elicitation":{"url":{}}}`)})
 	_, err := c.Call(t.Context(), "tools/call", session.Raw(`{"name":"files"}`))
 	wire, ok := errors.AsType[*jsonrpc.Error](err)
@@ -499,12 +499,12 @@ func TestInputRequestsTimeOut(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newServer(t, server.Config{Limits: server.Limits{InputTimeout: tt.limit}})
 				var err error
-				must(server.AddTool(s, "ask", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+				server.AddTool(s, "ask", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 					ctx, cancel := context.WithTimeout(ctx, time.Hour)
 					defer cancel()
 					err = send(ctx, c)
 					return "", nil
-				}))
+				})
 				cancelled := false
 				c := connect(t, s, clientConfig{capabilities: clientCapabilities(t, `{"sampling":{},"roots":{},"elicitation":{"form":{},"url":{}}}`), handler: func(ctx context.Context, _ *session.Request) (codec.Encoder, error) {
 					<-ctx.Done()
@@ -531,7 +531,7 @@ func TestSampleLimitsToolRounds(t *testing.T) {
 		return mcp.SamplingMessage{Role: role, Content: mcp.SamplingContent{Items: blocks}}
 	}
 	rounds := 0
-	must(server.AddTool(s, "loop", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+	server.AddTool(s, "loop", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 		params := &mcp.CreateMessageRequestParams{MaxTokens: 1, Tools: []mcp.Tool{{Name: "x"}}, Messages: []mcp.SamplingMessage{text(mcp.RoleUser, &mcp.TextContent{Text: "go"})}}
 		for range 10 {
 			result, err := c.Sample(ctx, params)
@@ -542,7 +542,7 @@ func TestSampleLimitsToolRounds(t *testing.T) {
 			params.Messages = append(params.Messages, text(mcp.RoleAssistant, result.Content.Items...), text(mcp.RoleUser, &mcp.ToolResultContent{ToolUseID: "1", Content: []mcp.ContentBlock{}}))
 		}
 		return "no limit", nil
-	}))
+	})
 	client := respondWith(map[string]string{"sampling/createMessage": `{"role":"assistant","model":"m","stopReason":"toolUse","content":{"type":"tool_use","id":"1","name":"x","input":{}}}`})
 	c := connect(t, s, clientConfig{capabilities: clientCapabilities(t, `{"sampling":{"tools":{}}}`), handler: client.serve})
 	result, _ := c.call("tools/call", `{"name":"loop"}`)
@@ -558,14 +558,14 @@ func TestRootsAreCachedUntilTheyChange(t *testing.T) {
 	for _, announced := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newServer(t, server.Config{})
-			must(server.AddTool(s, "roots", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+			server.AddTool(s, "roots", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 				roots, err := c.Roots(ctx)
 				if err == nil && len(roots) == 1 {
 					defer func() { roots[0].URI = "file:///changed/by/the/tool" }()
 					return roots[0].URI, nil
 				}
 				return "", err
-			}))
+			})
 			client := respondWith(map[string]string{"roots/list": `{"roots":[{"uri":"file:///a"}]}`})
 			c := connect(t, s, clientConfig{capabilities: clientCapabilities(t, fmt.Sprintf(`{"roots":{"listChanged":%v}}`, announced)), handler: client.serve})
 			check := func(want string, requests int) {
@@ -683,7 +683,7 @@ func TestInsideAcceptsOnlyPathsInRoots(t *testing.T) {
 func TestProgressAndUnknownMeta(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, server.Config{})
-		must(server.AddTool(s, "slow", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+		server.AddTool(s, "slow", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			for i := range 3 {
 				if err := c.Progress(float64(i+1), 3, "step"); err != nil {
 					return "", err
@@ -695,7 +695,7 @@ func TestProgressAndUnknownMeta(t *testing.T) {
 			}
 			_, isTask := c.Task()
 			return fmt.Sprint(isTask, c.Principal(), c.Session() != nil, c.Server() == s), nil
-		}))
+		})
 		c := connect(t, s, clientConfig{})
 		var got []string
 		caller := c.With(session.OnProgress(func(p session.Progress) { got = append(got, fmt.Sprint(p.Value, " of ", *p.Total, " ", p.Message)) }))
@@ -742,7 +742,7 @@ func TestConfigMethodsTakePrecedence(t *testing.T) {
 			}},
 		},
 	})
-	must(server.AddPrompt(s, "p", "", func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil }))
+	server.AddPrompt(s, "p", "", func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil })
 	c := connect(t, s, clientConfig{})
 	c.expect("example/echo", `{"a":1}`, `{"a":1}`)
 	c.expect("tools/list", ``, `{"tools":[]}`)
@@ -762,9 +762,9 @@ func TestConfigMethodsTakePrecedence(t *testing.T) {
 func TestNullArgumentsCountAsAbsent(t *testing.T) {
 	s := newServer(t, server.Config{})
 	addTool(s, func(ctx context.Context, c *server.Call) (string, error) { return askName(ctx, c, "Who?") })
-	must(server.AddPrompt(s, "p", "", func(_ context.Context, _ *server.Call, args map[string]string) (string, error) {
+	server.AddPrompt(s, "p", "", func(_ context.Context, _ *server.Call, args map[string]string) (string, error) {
 		return fmt.Sprint(args), nil
-	}))
+	})
 	const call, get = `{"name":"do","arguments":null}`, `{"name":"p","arguments":null}`
 	c := connectRounds(t, s)
 	last, rounds := c.finish("tools/call", call, respondToAll)

@@ -53,7 +53,7 @@ func TestFeatureChangesAreAnnounced(t *testing.T) {
 	}
 	for _, tt := range []steps{{
 		func(s *server.Server) (_, _, _, _ func() error) {
-			h := must(server.AddTool(s, "x", "", sayHi))
+			h := server.AddTool(s, "x", "", sayHi)
 			return func() error { return h.Change(func(d *mcp.Tool) { d.Title = new("T") }) }, h.Disable, h.Enable, h.Remove
 		},
 		"notifications/tools/list_changed", "tools/list", `{"tools":[]}`,
@@ -61,19 +61,19 @@ func TestFeatureChangesAreAnnounced(t *testing.T) {
 		`{"tools":[{"name":"x","title":"T","inputSchema":{"type":"object","additionalProperties":false}}]}`,
 	}, {
 		func(s *server.Server) (_, _, _, _ func() error) {
-			h := must(server.AddPrompt(s, "x", "", get))
+			h := server.AddPrompt(s, "x", "", get)
 			return func() error { return h.Change(func(d *mcp.Prompt) { d.Title = new("T") }) }, h.Disable, h.Enable, h.Remove
 		},
 		"notifications/prompts/list_changed", "prompts/list", `{"prompts":[]}`, `{"prompts":[{"name":"x"}]}`, `{"prompts":[{"name":"x","title":"T"}]}`,
 	}, {
 		func(s *server.Server) (_, _, _, _ func() error) {
-			h := must(server.AddResource(s, "x://", "x", readText))
+			h := server.AddResource(s, "x://", "x", readText)
 			return func() error { return h.Change(func(d *mcp.Resource) { d.Title = new("T") }) }, h.Disable, h.Enable, h.Remove
 		},
 		"notifications/resources/list_changed", "resources/list", `{"resources":[]}`, `{"resources":[{"name":"x","uri":"x://"}]}`, `{"resources":[{"name":"x","uri":"x://","title":"T"}]}`,
 	}, {
 		func(s *server.Server) (_, _, _, _ func() error) {
-			h := must(server.AddTemplate(s, "x://{y}", "x", readText))
+			h := server.AddTemplate(s, "x://{y}", "x", readText)
 			return func() error { return h.Change(func(d *mcp.ResourceTemplate) { d.Title = new("T") }) }, h.Disable, h.Enable, h.Remove
 		},
 		"notifications/resources/list_changed", "resources/templates/list", `{"resourceTemplates":[]}`,
@@ -114,7 +114,7 @@ func TestFeatureChangesAreAnnounced(t *testing.T) {
 
 func TestInvalidChangeKeepsFeature(t *testing.T) {
 	s := newServer(t, server.Config{})
-	h := must(server.AddTool(s, "x", "", sayHi))
+	h := server.AddTool(s, "x", "", sayHi)
 	if err := h.Change(func(d *mcp.Tool) { d.Name = "y" }); err == nil {
 		t.Error("the name was changed")
 	}
@@ -140,13 +140,13 @@ func TestDebounceMergesNotices(t *testing.T) {
 	}{{0, 10}, {time.Second, 1}} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newServer(t, server.Config{Features: server.Features{Debounce: tt.debounce}})
-			must(server.AddTool(s, "hi", "", sayHi))
-			must(server.AddResource(s, "test://a", "a", readText))
+			server.AddTool(s, "hi", "", sayHi)
+			server.AddResource(s, "test://a", "a", readText)
 			time.Sleep(time.Minute)
 			c := connect(t, s, clientConfig{})
 			c.expect("resources/subscribe", `{"uri":"test://a"}`, `{}`)
 			for i := range 10 {
-				must(server.AddTool(s, fmt.Sprint(i), "", sayHi))
+				server.AddTool(s, fmt.Sprint(i), "", sayHi)
 				s.ResourceUpdated("test://a")
 			}
 			time.Sleep(time.Minute)
@@ -176,21 +176,21 @@ func TestListsArePaged(t *testing.T) {
 	var want []string
 	for i := range 9 {
 		want = append(want, fmt.Sprint("tool", i))
-		must(server.AddTool(s, want[i], "", sayHi))
+		server.AddTool(s, want[i], "", sayHi)
 	}
 	c := connect(t, s, clientConfig{})
 	if names, pages := c.toolNames(); !slices.Equal(names, want) || pages != 3 {
 		t.Errorf("got %v on %d pages, want %v on 3", names, pages, want)
 	}
 	first := must(mcp.ToServer{Caller: c}.ListTools(t.Context(), nil))
-	must(server.AddTool(s, "early", "", sayHi))
-	must(server.AddTool(s, "tool21", "", sayHi))
+	server.AddTool(s, "early", "", sayHi)
+	server.AddTool(s, "tool21", "", sayHi)
 	second := must(mcp.ToServer{Caller: c}.ListTools(t.Context(), &mcp.PaginatedRequestParams{Cursor: first.NextCursor}))
 	if got := []string{second.Tools[0].Name, second.Tools[1].Name, second.Tools[2].Name}; !slices.Equal(got, []string{"tool21", "tool3", "tool4"}) {
 		t.Errorf("the second page after a change: %v", got)
 	}
-	must(server.AddPrompt(s, "p", "", func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil }))
-	must(server.AddResource(s, "r://", "r", readText))
+	server.AddPrompt(s, "p", "", func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil })
+	server.AddResource(s, "r://", "r", readText)
 	again := connect(t, s, clientConfig{})
 	for _, method := range []string{"tools/list", "prompts/list", "resources/list", "resources/templates/list"} {
 		for _, cursor := range []string{"x", "AAAA", "====", *first.NextCursor + "A", "%"} {
@@ -209,10 +209,10 @@ func TestAllListsArePaged(t *testing.T) {
 	s := newServer(t, server.Config{Features: server.Features{PageSize: 2}})
 	get := func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil }
 	for _, name := range []string{"a", "b", "c", "d"} {
-		must(server.AddTool(s, name, "", sayHi))
-		must(server.AddPrompt(s, name, "", get))
-		must(server.AddResource(s, "r://"+name, name, readText))
-		must(server.AddTemplate(s, "t://"+name+"/{x}", name, readText))
+		server.AddTool(s, name, "", sayHi)
+		server.AddPrompt(s, name, "", get)
+		server.AddResource(s, "r://"+name, name, readText)
+		server.AddTemplate(s, "t://"+name+"/{x}", name, readText)
 	}
 	c := connect(t, s, clientConfig{})
 	for method, member := range map[string]string{"tools/list": "tools", "prompts/list": "prompts", "resources/list": "resources", "resources/templates/list": "resourceTemplates"} {
@@ -242,7 +242,7 @@ func TestPagesOfUnusualNames(t *testing.T) {
 	s := newServer(t, server.Config{Features: server.Features{PageSize: 1}})
 	want := []string{"a", "a\x00b", "a\x00b\x00", "\u00e9", "\u65e5"}
 	for _, name := range want {
-		must(server.AddPrompt(s, name, "", func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil }))
+		server.AddPrompt(s, name, "", func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil })
 	}
 	c := connect(t, s, clientConfig{})
 	var got []string
@@ -267,10 +267,10 @@ func TestCursorsOfListCallbacksCannotBeForged(t *testing.T) {
 	var cursors []string
 	open := func(key string) *testClient {
 		s := newServer(t, server.Config{Shared: server.Shared{CursorKey: []byte(key)}})
-		must(server.AddTemplate(s, "x://{n}", "x", readText, server.ListFunc(func(_ context.Context, _ *server.Call, cursor string) ([]mcp.Resource, string, error) {
+		server.AddTemplate(s, "x://{n}", "x", readText, server.ListFunc(func(_ context.Context, _ *server.Call, cursor string) ([]mcp.Resource, string, error) {
 			cursors = append(cursors, cursor)
 			return []mcp.Resource{{Name: "r", URI: "x://1"}}, "next", nil
-		})))
+		}))
 		return connect(t, s, clientConfig{})
 	}
 	cursorOf := func(c *testClient) string {
@@ -296,11 +296,11 @@ func TestCursorsOfListCallbacksCannotBeForged(t *testing.T) {
 func TestFeaturesChangeFromManyGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, server.Config{})
-		must(server.AddTool(s, "hi", "", sayHi))
+		server.AddTool(s, "hi", "", sayHi)
 		c := connect(t, s, clientConfig{})
 		for i := range 20 {
 			go func() {
-				h := must(server.AddTool(s, fmt.Sprint(i), "", sayHi))
+				h := server.AddTool(s, fmt.Sprint(i), "", sayHi)
 				for range 20 {
 					h.Disable()
 					h.Change(func(d *mcp.Tool) { d.Title = new("x") })

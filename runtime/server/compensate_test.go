@@ -462,7 +462,7 @@ func TestFailedTaskHasOutcomeOfFirstFailure(t *testing.T) {
 					store := memory.New()
 					start := func() (*server.Server, *task.Manager) {
 						return withTasksOf(t, cfg, store, func(s *server.Server) {
-							must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (*mcp.CallToolResult, error) {
+							server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (*mcp.CallToolResult, error) {
 								runs++
 								err := server.Compensate(ctx, c, "undo", func(ctx context.Context) error {
 									if !reopened.Load() {
@@ -478,7 +478,7 @@ func TestFailedTaskHasOutcomeOfFirstFailure(t *testing.T) {
 									return fail()
 								}
 								return &mcp.CallToolResult{}, later(ctx, c)
-							}, server.Durable()))
+							}, server.Durable())
 						})
 					}
 					s, _ := start()
@@ -1095,9 +1095,9 @@ func TestCallWhoseResultCannotBeSentIsUndone(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					x := newEffects(t)
 					s, _ := withTasks(t, memory.New(), func(s *server.Server) {
-						must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (*mcp.CallToolResult, error) {
+						server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (*mcp.CallToolResult, error) {
 							return result, x.book(ctx, c, "flight")
-						}, options...))
+						}, options...)
 					})
 					undone := func(era string, n int) {
 						t.Helper()
@@ -1120,12 +1120,12 @@ func TestCallWhoseResultCannotBeSentIsUndone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newEffects(t)
 		s := newServer(t, server.Config{})
-		must(server.AddPrompt(s, "p", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+		server.AddPrompt(s, "p", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			return latin1, x.book(ctx, c, "prompt")
-		}))
-		must(server.AddResource(s, "file:///r", "r", func(ctx context.Context, c *server.Call, _ server.Resource) (string, error) {
+		})
+		server.AddResource(s, "file:///r", "r", func(ctx context.Context, c *server.Call, _ server.Resource) (string, error) {
 			return latin1, x.book(ctx, c, "resource")
-		}))
+		})
 		c := connect(t, s, clientConfig{})
 		c.expectError("prompts/get", `{"name":"p"}`, jsonrpc.CodeInternalError)
 		c.expectError("resources/read", `{"uri":"file:///r"}`, jsonrpc.CodeInternalError)

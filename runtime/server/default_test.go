@@ -21,7 +21,7 @@ func inputSchema(t *testing.T, text string) (s mcp.ToolInputSchema) {
 }
 
 // addEcho adds a tool that returns its decoded arguments as text.
-func addEcho[In any](t *testing.T, s *server.Server, name, schema string) (*server.Handle[mcp.Tool], error) {
+func addEcho[In any](t *testing.T, s *server.Server, name, schema string) *server.Handle[mcp.Tool] {
 	t.Helper()
 	return server.AddTool(s, name, "", func(_ context.Context, _ *server.Call, in In) (string, error) {
 		out, err := codec.Marshal(value.Of(in))
@@ -53,13 +53,13 @@ func TestDefaultsReplaceAbsentMembers(t *testing.T) {
 		N *int           `json:"é,omitempty"`
 	}
 	s := newServer(t, server.Config{})
-	must(addEcho[arguments](t, s, "x", `{"type":"object","properties":{
+	addEcho[arguments](t, s, "x", `{"type":"object","properties":{
 		"o":{"type":"object","default":{"a":1,"b":2}},
 		"m":{"type":"object","default":{"x":1}},
 		"l":{"type":"array","default":[{"a":1,"b":2}]},
 		"p":{"type":["object","null"],"default":{"a":1,"b":2}},
 		"é":{"type":["integer","null"],"default":7},
-		"other":{}}}`))
+		"other":{}}}`)
 	c := connect(t, s, clientConfig{})
 	for _, tt := range []struct{ sent, got string }{
 		{`{"o":{"a":5},"m":{"y":2},"l":[{"a":7}],"p":{"a":9},"\u00e9":1}`, `{"o":{"a":5},"m":{"y":2},"l":[{"a":7}],"p":{"a":9},"é":1}`},
@@ -91,10 +91,10 @@ func TestDefaultsOfNestedMembers(t *testing.T) {
 		Whole shape `json:"whole" default:"{\"center\":{},\"color\":\"blue\"}"`
 	}
 	s := newServer(t, server.Config{})
-	must(server.AddTool(s, "x", "", func(_ context.Context, _ *server.Call, in drawing) (string, error) {
+	server.AddTool(s, "x", "", func(_ context.Context, _ *server.Call, in drawing) (string, error) {
 		out, err := codec.Marshal(value.Of(in))
 		return string(out), err
-	}))
+	})
 	c := connect(t, s, clientConfig{})
 	const whole = `"whole":{"center":{"x":1},"color":"blue"}`
 	for _, tt := range []struct{ sent, got string }{
@@ -117,7 +117,7 @@ func TestDefaultsFollowSchemaChange(t *testing.T) {
 		N int `json:"n,omitempty"`
 	}
 	s := newServer(t, server.Config{})
-	h := must(addEcho[in](t, s, "x", `{"type":"object","properties":{"n":{"type":"integer","default":1}}}`))
+	h := addEcho[in](t, s, "x", `{"type":"object","properties":{"n":{"type":"integer","default":1}}}`)
 	c := connect(t, s, clientConfig{})
 	for _, tt := range []struct{ schema, want string }{
 		{`{"type":"object","properties":{"n":{"type":"integer","default":2}}}`, `{"n":2}`},
@@ -161,13 +161,13 @@ func TestDefaultsMustComplyWithSchema(t *testing.T) {
 		`{"type":"object","properties":{"l":{"items":{"properties":{"n":{"default":"abc"}}}}}}`:                  `default of "l.n" does not fit the type of the arguments: want integer, got string`,
 		`{"type":"object","properties":{"m":{"additionalProperties":{"properties":{"n":{"default":[]}}}}}}`:      `default of "m.n" does not fit the type of the arguments: want integer, got array`,
 	} {
-		if _, err := addEcho[in](t, rejecting, "x", schema); err == nil || !strings.Contains(err.Error(), `server: tool "x": `+want) {
+		if err := addEcho[in](t, rejecting, "x", schema).Err(); err == nil || !strings.Contains(err.Error(), `server: tool "x": `+want) {
 			t.Errorf("%s: got %v, want %s", schema, err, want)
 		}
 	}
 	// Valid defaults may not comply together with the arguments of the client.
 	s := newServer(t, server.Config{})
-	must(addEcho[in](t, s, "y", `{"type":"object","properties":{"n":{"type":"integer","default":1},"a":{"type":"string"}},"maxProperties":1}`))
+	addEcho[in](t, s, "y", `{"type":"object","properties":{"n":{"type":"integer","default":1},"a":{"type":"string"}},"maxProperties":1}`)
 	c := connect(t, s, clientConfig{})
 	if got := echoed(t, c, "y", `{"a":"x"}`); !strings.HasPrefix(got, "With the defaults of absent members, the arguments do not comply") {
 		t.Error(got)
@@ -180,10 +180,10 @@ func TestDefaultsMustComplyWithSchema(t *testing.T) {
 // A raw tool receives the arguments as the client has sent them.
 func TestRawToolsHaveNoDefaults(t *testing.T) {
 	s := newServer(t, server.Config{})
-	must(s.AddRawTool(mcp.Tool{Name: "x", InputSchema: inputSchema(t, `{"type":"object","properties":{"n":{"default":1}}}`)},
+	s.AddRawTool(mcp.Tool{Name: "x", InputSchema: inputSchema(t, `{"type":"object","properties":{"n":{"default":1}}}`)},
 		func(_ context.Context, _ *server.Call, arguments json.RawMessage) (*mcp.CallToolResult, error) {
 			return server.Text(string(arguments)), nil
-		}))
+		})
 	if got := echoed(t, connect(t, s, clientConfig{}), "x", `{}`); got != `{}` {
 		t.Error(got)
 	}

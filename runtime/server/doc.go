@@ -13,9 +13,9 @@
 //
 // # Mistakes
 //
-// Functions that add a feature return an error if the feature is invalid. The error need not be
-// checked: the server records it with file and line of the call, and does not start; see
-// [Server.Err].
+// If a feature is invalid, the server does not start. The error of the start lists all such mistakes,
+// with file and line of each call, so that a program checks one error and not one for each feature.
+// If the server runs already, the mistake is logged, and [Handle.Err] of the feature returns it.
 //
 // # Words
 //

@@ -45,7 +45,7 @@ func TestTasksFinishDuringShutdown(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := memory.New()
 				s, _ := withTasksOf(t, server.Config{Limits: server.Limits{Drain: tt.drain}}, store, func(s *server.Server) {
-					must(server.AddTool(s, "slow", "", takes(time.Minute), server.Tasks(receiver.Support{Mode: mcp.TaskSupportOptional})))
+					server.AddTool(s, "slow", "", takes(time.Minute), server.Tasks(receiver.Support{Mode: mcp.TaskSupportOptional}))
 				})
 				c := connect(t, s, clientConfig{})
 				created, _ := c.call("tools/call", `{"name":"slow","task":{}}`)
@@ -72,7 +72,7 @@ func TestShutdownHandsTasksOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
 		add := func(s *server.Server) {
-			must(server.AddTool(s, "slow", "", takes(time.Minute), server.Durable(), server.MaxRunning(1)))
+			server.AddTool(s, "slow", "", takes(time.Minute), server.Durable(), server.MaxRunning(1))
 		}
 		first, _ := withTasksOf(t, server.Config{Limits: server.Limits{Drain: 10 * time.Second}}, f.Store(), add)
 		c := connect(t, first, clientConfig{})
@@ -112,12 +112,12 @@ func TestProcessDiesBetweenPromotionAndFirstStep(t *testing.T) {
 		var steps [2]atomic.Int64
 		add := func(n int) func(s *server.Server) {
 			return func(s *server.Server) {
-				must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+				server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 					return server.Step(ctx, c, "s", func(context.Context) (string, error) {
 						steps[n].Add(1)
 						return "done", nil
 					})
-				}, server.Durable()))
+				}, server.Durable())
 			}
 		}
 		end := make(chan struct{})
@@ -179,7 +179,7 @@ func TestSelectMovesInDrain(t *testing.T) {
 				f := memory.NewFleet()
 				var steps atomic.Int64
 				add := func(s *server.Server) {
-					must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+					server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 						_, err := server.Step(ctx, c, "before", func(context.Context) (int64, error) { return steps.Add(1), nil })
 						if err != nil {
 							return "", err
@@ -190,7 +190,7 @@ func TestSelectMovesInDrain(t *testing.T) {
 						}
 						_, err = server.Step(ctx, c, "after", func(context.Context) (int64, error) { return steps.Add(1), nil })
 						return chosen, err
-					}, server.Durable()))
+					}, server.Durable())
 				}
 				cfg := server.Config{Limits: server.Limits{Drain: time.Hour}, Session: session.Config{Principal: "ada"}}
 				cfg.Tasks.TTL.Default = 24 * time.Hour

@@ -47,7 +47,7 @@ func (c *earlyConn) Close() error {
 func TestToolThatMustBeATaskIsNotCalledPlainlyInNewSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := withTasks(t, memory.New(), func(s *server.Server) {
-			must(server.AddTool(s, "required", "", sayHi, server.Tasks(receiver.Support{Mode: mcp.TaskSupportRequired})))
+			server.AddTool(s, "required", "", sayHi, server.Tasks(receiver.Support{Mode: mcp.TaskSupportRequired}))
 		})
 		conn := &earlyConn{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"required"}}`, make(chan string, 1), make(chan struct{})}
 		sess, err := s.Serve(conn)

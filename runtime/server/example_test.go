@@ -257,12 +257,9 @@ func ExampleAddResource() {
 	s := server.New("clock", "1", nil)
 	defer s.Close()
 	hour := 9
-	handle, err := server.AddResource(s, "clock:///hour", "hour", func(ctx context.Context, c *server.Call, r server.Resource) (string, error) {
+	handle := server.AddResource(s, "clock:///hour", "hour", func(ctx context.Context, c *server.Call, r server.Resource) (string, error) {
 		return fmt.Sprint(hour), nil
 	})
-	if err != nil {
-		log.Fatal(err)
-	}
 
 	c := connectInMemory(ctx, s)
 	defer c.Close()
@@ -284,7 +281,11 @@ func ExampleServer_Handler() {
 	ctx := context.Background()
 	s := server.New("greeter", "1", &server.Config{Instructions: "Be polite."})
 	defer s.Close()
-	web := httptest.NewServer(s.Handler(nil))
+	handler, err := s.Handler(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	web := httptest.NewServer(handler)
 	defer web.Close()
 
 	c, err := client.Dial(ctx, web.URL, nil)

@@ -46,7 +46,7 @@ const extensionOnly = `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`
 // Proves XTASK-09, XTASK-11, XTASK-51, XTASK-52 and XTASK-56.
 func TestExtensionOverHTTP(t *testing.T) {
 	s, _ := withTasks(t, memory.New(), taskTools)
-	h := s.Handler(nil)
+	h := must(s.Handler(nil))
 	defer h.Close()
 	created := post(h, "tools/call", "hi", `{"name":"hi"}`, extensionOnly)
 	id := strings.Trim(part(created.Body.String(), "result", "taskId"), `"`)
@@ -98,7 +98,7 @@ func TestOneToolServesCallsAndTasksOfBothEras(t *testing.T) {
 			return fmt.Sprintf("%s, %s, as a task: %v", in.Name, c.Revision(), isTask), nil
 		}, server.Tasks(receiver.Support{After: -1}))
 	})
-	h := s.Handler(nil)
+	h := must(s.Handler(nil))
 	defer h.Close()
 	web := httptest.NewServer(h)
 	defer web.Close()

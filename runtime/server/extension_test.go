@@ -20,8 +20,8 @@ func TestToolIsDescribedForItsCaller(t *testing.T) {
 		def.Name, def.Title, def.Description = "changed", new("for "+c.ClientInfo().Name), new("Own.")
 	}
 	second := func(_ *server.Call, def *mcp.Tool) { def.Description = new(*def.Description + " Second.") }
-	must(server.AddTool(s, "a", "Shared.", sayHi, server.ToolOptions(server.DefineToolFor(describe), server.DefineToolFor(second))))
-	must(server.AddTool(s, "b", "Shared.", sayHi))
+	server.AddTool(s, "a", "Shared.", sayHi, server.ToolOptions(server.DefineToolFor(describe), server.DefineToolFor(second)))
+	server.AddTool(s, "b", "Shared.", sayHi)
 	c := connect(t, s, clientConfig{})
 	for range 2 {
 		c.expect("tools/list", "", `{"tools":[

@@ -61,7 +61,7 @@ func newFated(t *testing.T, f fate, cfg task.Config) *fatedServer {
 func (x *fatedServer) start() {
 	cfg := server.Config{Tasks: x.cfg, Session: session.Config{Principal: "ada"}}
 	x.s, x.m = withTasksOf(x.t, cfg, x.store, func(s *server.Server) {
-		must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct {
+		server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct {
 			Pad string `json:"pad,omitempty"`
 		}) (string, error) {
 			time.Sleep(10 * time.Millisecond) // the call is promoted
@@ -70,7 +70,7 @@ func (x *fatedServer) start() {
 				return "", err
 			}
 			return server.Step(ctx, c, "large", func(context.Context) (string, error) { return strings.Repeat("x", 2000), nil })
-		}, server.Tasks(receiver.Support{Mode: mcp.TaskSupportOptional, Restartable: true, After: x.fate.after})))
+		}, server.Tasks(receiver.Support{Mode: mcp.TaskSupportOptional, Restartable: true, After: x.fate.after}))
 	})
 	x.c = connectModern(x.t, x.s)
 	if x.fate.inSession {

@@ -72,7 +72,7 @@ func TestHeaderTag(t *testing.T) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
-	_, err = server.New("test", "1", nil).AddRawTool(mcp.Tool{Name: "raw", InputSchema: inputSchema(t, `{"type":"object","properties":{"a":{"type":"number","x-mcp-header":"A"}}}`)}, nothing)
+	err = server.New("test", "1", nil).AddRawTool(mcp.Tool{Name: "raw", InputSchema: inputSchema(t, `{"type":"object","properties":{"a":{"type":"number","x-mcp-header":"A"}}}`)}, nothing).Err()
 	if err == nil || !strings.Contains(err.Error(), "want string, integer or boolean") {
 		t.Errorf("own schema: got %v", err)
 	}

@@ -87,7 +87,7 @@ func TestRoundDoesNotFailGroup(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					f := groupHandler(kinds...)
 					s := newServer(t, server.Config{})
-					must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ map[string]any) (string, error) { return f(ctx, c) }))
+					server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ map[string]any) (string, error) { return f(ctx, c) })
 					last, _ := connectRounds(t, s).finish("tools/call", do, respondToAll)
 					equal(t, "result", "done", last.text)
 				})

@@ -195,7 +195,7 @@ func TestTaskContinuesInputRounds(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		steps := 0
 		s, _ := withTasks(t, memory.New(), func(s *server.Server) {
-			must(server.AddTool(s, "ask", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+			server.AddTool(s, "ask", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 				n, err := server.Step(ctx, c, "count", func(context.Context) (int, error) { steps++; return steps, nil })
 				if err != nil {
 					return "", err
@@ -206,7 +206,7 @@ func TestTaskContinuesInputRounds(t *testing.T) {
 				}
 				time.Sleep(time.Second)
 				return fmt.Sprintf("%s, step %d of %d", name, n, steps), nil
-			}, server.Tasks(receiver.Support{After: -1, Restartable: true})))
+			}, server.Tasks(receiver.Support{After: -1, Restartable: true}))
 		})
 		c := connectModern(t, s)
 		round := c.result("tools/call", `{"name":"ask"}`, declares(`{"elicitation":{}}`))
@@ -252,7 +252,7 @@ func TestCallThatBecomesTaskHasResponsesOfItsRounds(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				runs := 0
 				s, _ := withTasks(t, memory.New(), func(s *server.Server) {
-					must(server.AddTool(s, "ask", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+					server.AddTool(s, "ask", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 						if runs++; runs == 2 {
 							time.Sleep(2 * receiver.DefaultAfter)
 						}
@@ -262,7 +262,7 @@ func TestCallThatBecomesTaskHasResponsesOfItsRounds(t *testing.T) {
 						}
 						second, err := row.ask(server.InputName(ctx, "b"), c)
 						return first + ", " + second, err
-					}, server.Tasks(receiver.Support{Restartable: restartable})))
+					}, server.Tasks(receiver.Support{Restartable: restartable}))
 				})
 				c := connectModern(t, s)
 				capabilities := `"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{}`
@@ -294,7 +294,7 @@ func TestCallThatBecomesTaskHasResponsesOfItsRounds(t *testing.T) {
 func TestCallWithTooLargeResultsStaysPlain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, _ := withTasksOf(t, server.Config{Tasks: task.Config{Limits: task.Limits{Journal: 1000}}}, memory.New(), func(s *server.Server) {
-			must(server.AddTool(s, "large", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+			server.AddTool(s, "large", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 				text, err := server.Step(ctx, c, "s", func(context.Context) (string, error) { return strings.Repeat("x", 1000), nil })
 				if err == nil {
 					_, err = askName(server.InputName(ctx, "who"), c, "Who?")
@@ -303,7 +303,7 @@ func TestCallWithTooLargeResultsStaysPlain(t *testing.T) {
 					time.Sleep(time.Minute)
 				}
 				return fmt.Sprint(len(text)), err
-			}, server.Durable()))
+			}, server.Durable())
 		})
 		c := connectModern(t, s)
 		round := c.result("tools/call", `{"name":"large"}`, declares(`{"elicitation":{}}`)) // cannot become a task
@@ -333,7 +333,7 @@ func TestDurableCallIsTaskFromItsFirstOperation(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				began, refused := 0, error(nil)
 				s, m := withTasksOf(t, server.Config{Tasks: task.Config{Limits: task.Limits{Tasks: 1}}}, memory.New(), func(s *server.Server) {
-					must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+					server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 						if began++; began > 1 {
 							refused = operation(ctx, c)
 							return "", refused
@@ -341,7 +341,7 @@ func TestDurableCallIsTaskFromItsFirstOperation(t *testing.T) {
 						err := operation(ctx, c)
 						time.Sleep(time.Hour / 4)
 						return "done", err
-					}, server.Durable()))
+					}, server.Durable())
 				})
 				c := connectModern(t, s)
 				c.start("tools/call", `{"name":"do"}`, withExtension)
@@ -364,9 +364,9 @@ func TestDurableCallIsTaskFromItsFirstOperation(t *testing.T) {
 func TestDurableCallWithoutExtensionIsPlain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, _ := withTasksOf(t, server.Config{}, memory.New(), func(s *server.Server) {
-			must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+			server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 				return server.Step(ctx, c, "s", func(context.Context) (string, error) { return "done", nil })
-			}, server.Durable()))
+			}, server.Durable())
 		})
 		c := connectModern(t, s)
 		equal(t, "result", "done", text(t, c.result("tools/call", `{"name":"do"}`, declares(`{}`))))
@@ -404,7 +404,7 @@ func TestCallStaysPlainIfItCannotBecomeTask(t *testing.T) {
 func startLongCall(t *testing.T, f func(ctx context.Context, c *server.Call) (string, error)) (c *modernClient, m *task.Manager, id string) {
 	t.Helper()
 	s, m := withTasksOf(t, server.Config{Tasks: task.Config{Recovery: task.Recovery{ParkAfter: time.Minute}}}, memory.New(), func(s *server.Server) {
-		must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) { return f(ctx, c) }, server.Durable()))
+		server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) { return f(ctx, c) }, server.Durable())
 	})
 	c = connectModern(t, s)
 	c.start("tools/call", `{"name":"do"}`, withExtension)
@@ -486,10 +486,10 @@ func TestCancellationWhileCallBecomesTask(t *testing.T) {
 	for range 50 {
 		inBubble(t, func(t *testing.T) {
 			s, m := withTasks(t, memory.New(), func(s *server.Server) {
-				must(server.AddTool(s, "hang", "", func(ctx context.Context, _ *server.Call, _ struct{}) (string, error) {
+				server.AddTool(s, "hang", "", func(ctx context.Context, _ *server.Call, _ struct{}) (string, error) {
 					<-ctx.Done()
 					return "", context.Cause(ctx)
-				}, server.Durable()))
+				}, server.Durable())
 			})
 			c := connectModern(t, s)
 			c.start("tools/call", `{"name":"hang"}`, withExtension)
@@ -516,11 +516,11 @@ func TestManagerClosesWhileCallBecomesTask(t *testing.T) {
 				})
 				failed := make(chan error, 1)
 				s, m := withTasksOf(t, server.Config{Tasks: task.Config{Limits: task.Limits{Running: maxRunning}}}, store, func(s *server.Server) {
-					must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+					server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 						_, err := server.Step(ctx, c, "charge", func(context.Context) (int, error) { return 1, nil })
 						failed <- err
 						return "not charged", nil // which is no outcome
-					}, server.Durable()))
+					}, server.Durable())
 				})
 				c := connectModern(t, s)
 				c.start("tools/call", `{"name":"do"}`, withExtension)
@@ -558,7 +558,7 @@ func TestNoOperationFollowsOneThatIsNotStored(t *testing.T) {
 		})
 		step := func(context.Context) (int, error) { steps++; return steps, nil }
 		s, _ := withTasksOf(t, server.Config{}, store, func(s *server.Server) {
-			must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+			server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 				limited, cancel := context.WithTimeout(ctx, time.Second)
 				defer cancel()
 				_, first := server.Step(limited, c, "first", step)
@@ -567,7 +567,7 @@ func TestNoOperationFollowsOneThatIsNotStored(t *testing.T) {
 				_, second := server.Step(ctx, c, "second", step)
 				_, isTask := c.Task()
 				return fmt.Sprint(isTask, errors.Is(first, task.ErrUnavailable), errors.Is(second, task.ErrUnavailable), steps), nil
-			}, server.Durable()))
+			}, server.Durable())
 		})
 		c := connectModern(t, s)
 		c.start("tools/call", `{"name":"do"}`, withExtension)
@@ -601,10 +601,10 @@ func TestCallThatCannotBecomeTaskIsRefused(t *testing.T) {
 				})
 				cfg := server.Config{Tasks: task.Config{Limits: task.Limits{Tasks: row.tasks}}}
 				s, m := withTasksOf(t, cfg, store, func(s *server.Server) {
-					must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+					server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 						_, err := server.Step(ctx, c, "charge", func(context.Context) (int, error) { return 1, nil })
 						return "", err
-					}, server.Durable()))
+					}, server.Durable())
 				})
 				if row.fault == nil {
 					must(m.Create(t.Context(), task.Request{Principal: "ada", Work: func(ctx context.Context, _ *task.Run) (codec.Encoder, error) {
@@ -646,7 +646,7 @@ func TestCallIsNotTwoTasks(t *testing.T) {
 			return f
 		})
 		s, _ := withTasksOf(t, server.Config{}, store, func(s *server.Server) {
-			must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+			server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 				return server.Step(ctx, c, "charge", func(context.Context) (string, error) {
 					count := map[mcp.TaskStatus]int{}
 					for r := range records.Scan(t.Context()) {
@@ -654,7 +654,7 @@ func TestCallIsNotTwoTasks(t *testing.T) {
 					}
 					return fmt.Sprint(count), nil
 				})
-			}, server.Durable()))
+			}, server.Durable())
 		})
 		c := connectModern(t, s)
 		c.start("tools/call", `{"name":"do"}`, withExtension)
@@ -676,13 +676,13 @@ func TestNoStepBeginsAfterCancellationWhileCallBecomesTask(t *testing.T) {
 			return faultstore.Fault{}
 		})
 		s, _ := withTasksOf(t, server.Config{}, store, func(s *server.Server) {
-			must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+			server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 				_, err := server.Step(ctx, c, "charge", func(context.Context) (int, error) {
 					t.Error("the step began")
 					return 0, nil
 				})
 				return "", err
-			}, server.Durable()))
+			}, server.Durable())
 		})
 		c := connectModern(t, s)
 		c.start("tools/call", `{"name":"do"}`, withExtension)

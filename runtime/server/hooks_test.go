@@ -39,7 +39,7 @@ func TestHooksAllocateNothing(t *testing.T) {
 		if err := s.Err(); err != nil {
 			t.Fatal(err)
 		}
-		h := s.Handler(nil)
+		h := must(s.Handler(nil))
 		defer h.Close()
 		const body = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}},"name":"step"}}`
 		header := http.Header{

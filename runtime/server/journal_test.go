@@ -46,7 +46,7 @@ func newDurable(t *testing.T, f func(ctx context.Context, c *server.Call) (strin
 func (d *durable) start() {
 	d.t.Helper()
 	d.s, d.m = withTasksOf(d.t, d.cfg, d.cfg.Tasks.Store, func(s *server.Server) {
-		must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ map[string]any) (string, error) { return d.f(ctx, c) }, d.options...))
+		server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ map[string]any) (string, error) { return d.f(ctx, c) }, d.options...)
 	})
 }
 
@@ -779,10 +779,7 @@ func TestDurableTaskWaitsForItsTool(t *testing.T) {
 					var tool *server.Handle[mcp.Tool]
 					add := func(version string) {
 						t.Helper()
-						var err error
-						if tool, err = server.AddTool(d.s, "do", "", waits, server.Version(version), server.Durable()); err != nil {
-							t.Fatal(err)
-						}
+						tool = server.AddTool(d.s, "do", "", waits, server.Version(version), server.Durable())
 					}
 					d.s, d.m = withTasksOf(t, d.cfg, d.cfg.Tasks.Store, func(s *server.Server) {
 						d.s = s
@@ -838,12 +835,12 @@ func TestStricterSchemaDoesNotEndCallThatHasBegun(t *testing.T) {
 	add := func(strict bool, f func(ctx context.Context, c *server.Call, item string) (string, error), options ...server.ToolOption) func(*server.Server) {
 		return func(s *server.Server) {
 			if strict {
-				must(server.AddTool(s, "order", "", func(ctx context.Context, c *server.Call, in later) (string, error) {
+				server.AddTool(s, "order", "", func(ctx context.Context, c *server.Call, in later) (string, error) {
 					return f(ctx, c, in.Item+in.Size)
-				}, options...))
+				}, options...)
 				return
 			}
-			must(server.AddTool(s, "order", "", func(ctx context.Context, c *server.Call, in earlier) (string, error) { return f(ctx, c, in.Item) }, options...))
+			server.AddTool(s, "order", "", func(ctx context.Context, c *server.Call, in earlier) (string, error) { return f(ctx, c, in.Item) }, options...)
 		}
 	}
 	for _, fate := range []string{"answered", "cancelled"} {

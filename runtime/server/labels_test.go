@@ -31,9 +31,9 @@ func process(t *testing.T, store task.Store, name string, labels ...string) *ser
 		}) (string, error) {
 			return name, nil
 		}
-		must(server.AddTool(s, "render", "", where, server.Durable(), server.RequireLabels("gpu")))
-		must(server.AddTool(s, "store", "", where, server.RequireLabelsFor(regionOf), server.Durable(), server.RequireLabels("gpu"), server.MaxRunning(2)))
-		must(server.AddTool(s, "any", "", where, server.Durable()))
+		server.AddTool(s, "render", "", where, server.Durable(), server.RequireLabels("gpu"))
+		server.AddTool(s, "store", "", where, server.RequireLabelsFor(regionOf), server.Durable(), server.RequireLabels("gpu"), server.MaxRunning(2))
+		server.AddTool(s, "any", "", where, server.Durable())
 	})
 	synctest.Wait()
 	return s
@@ -101,9 +101,9 @@ func TestInputRoundDoesNotContinueWithoutLabel(t *testing.T) {
 		key := [][]byte{bytes.Repeat([]byte("k"), 32)}
 		open := func(options ...server.ToolOption) *modernClient {
 			s, _ := withTasksOf(t, server.Config{Shared: server.Shared{StateKeys: key}}, f.Store(), func(s *server.Server) {
-				must(server.AddTool(s, "ask", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+				server.AddTool(s, "ask", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 					return askName(server.InputName(ctx, "who"), c, "Who?")
-				}, append(options, server.Durable())...))
+				}, append(options, server.Durable())...)
 			})
 			return connectModern(t, s)
 		}
@@ -134,7 +134,7 @@ func TestLabelsOfTaskOutlastUpgrade(t *testing.T) {
 		}
 		front.Close()
 		s, m := withTasksOf(t, server.Config{Tasks: task.Config{Member: task.Member{Labels: []string{"gpu"}}}}, f.Store(), func(s *server.Server) {
-			must(server.AddTool(s, "render", "", sayHi, server.Durable(), server.RequireLabels("gpu", "more")))
+			server.AddTool(s, "render", "", sayHi, server.Durable(), server.RequireLabels("gpu", "more"))
 		})
 		out, err := m.Result(t.Context(), "", id, nil)
 		if err != nil || out.Error != nil {
@@ -171,7 +171,7 @@ func TestUnknownToolOfMember(t *testing.T) {
 			cfg := server.Config{Logger: slog.New(slog.NewTextHandler(&out, nil))}
 			cfg.Tasks = task.Config{Member: task.Member{Tools: []string{test.tool}}, Recovery: task.Recovery{Recover: test.recover}}
 			s, _ := withTasksOf(t, cfg, memory.NewFleet().Store(), func(s *server.Server) {
-				must(server.AddTool(s, "render", "", sayHi, server.Durable()))
+				server.AddTool(s, "render", "", sayHi, server.Durable())
 			})
 			s.Close()
 			if got := strings.Count(out.String(), "tool=rendr"); got != test.want {
@@ -187,9 +187,9 @@ func TestInvalidLabelsOfCall(t *testing.T) {
 		var out bytes.Buffer
 		cfg := server.Config{Session: session.Config{Logger: slog.New(slog.NewTextHandler(&out, nil))}}
 		s, m := withTasksOf(t, cfg, memory.NewFleet().Store(), func(s *server.Server) {
-			must(server.AddTool(s, "store", "", func(context.Context, *server.Call, map[string]any) (string, error) {
+			server.AddTool(s, "store", "", func(context.Context, *server.Call, map[string]any) (string, error) {
 				return "stored", nil
-			}, server.Durable(), server.RequireLabelsFor(regionOf)))
+			}, server.Durable(), server.RequireLabelsFor(regionOf))
 		})
 		old, fresh := connect(t, s, clientConfig{}), connectModern(t, s)
 		for region, fault := range map[string]string{`"a b"`: `RequireLabelsFor of the tool: label "region=a b": want 1 to 128`, `1`: `internal error`} {
@@ -229,7 +229,7 @@ func TestMistakesInLabels(t *testing.T) {
 		{`server: tool "x": labels need Durable`, []server.ToolOption{server.RequireLabels("gpu"), server.Tasks(receiver.Support{Restartable: true, Mode: mcp.TaskSupportForbidden})}},
 		{`server: tool "x": nil option`, []server.ToolOption{durable, server.RequireLabelsFor(nil)}},
 	} {
-		if _, err := server.AddTool(s, "x", "", sayHi, tt.options...); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
+		if err := server.AddTool(s, "x", "", sayHi, tt.options...).Err(); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
 			t.Errorf("got %v, want %s", err, tt.want)
 		}
 	}

@@ -28,7 +28,7 @@ func TestMaxRunningHoldsForTasksAndCalls(t *testing.T) {
 		call := make(chan string, 10)
 		for range 2 {
 			s := newServer(t, server.Config{Tasks: task.Config{Store: fleet.Store()}})
-			must(server.AddTool(s, "heavy", "", work, server.Durable(), server.MaxRunning(1)))
+			server.AddTool(s, "heavy", "", work, server.Durable(), server.MaxRunning(1))
 			c := connect(t, s, clientConfig{})
 			for range 2 {
 				if result, code := c.call("tools/call", `{"name":"heavy","task":{}}`); code != 0 {
@@ -66,7 +66,7 @@ func TestMaxRunningIsChecked(t *testing.T) {
 			n = 1
 		}
 		f := func(context.Context, *server.Call, struct{}) (string, error) { return "", nil }
-		_, err := server.AddTool(s, "heavy", "", f, server.MaxRunning(n))
+		err := server.AddTool(s, "heavy", "", f, server.MaxRunning(n)).Err()
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}

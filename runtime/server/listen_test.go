@@ -62,7 +62,7 @@ func TestListen(t *testing.T) {
 		c := connectModern(t, s)
 		c.expectMessages(c.listen(`"none"`, `{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":["x:one"]}`),
 			`subscriptions/acknowledged of "none" {}`)
-		tool := must(server.AddTool(s, "hi", "", sayHi))
+		tool := server.AddTool(s, "hi", "", sayHi)
 		server.AddPrompt(s, "p", "", givePrompt)
 		server.AddResource(s, "x:one", "one", readText)
 		server.AddResource(s, "x:two", "two", readText)

@@ -25,21 +25,21 @@ import (
 
 // addedTool, addedPrompt, addedResource and addedTemplate add a feature with a description.
 func addedTool(name, description string, options ...server.ToolOption) func(*server.Server) {
-	return func(s *server.Server) { must(server.AddTool(s, name, description, sayHi, options...)) }
+	return func(s *server.Server) { server.AddTool(s, name, description, sayHi, options...) }
 }
 
 func addedPrompt(name string) func(*server.Server) {
 	return func(s *server.Server) {
-		must(server.AddPrompt(s, name, "", func(context.Context, *server.Call, map[string]string) (string, error) { return "", nil }))
+		server.AddPrompt(s, name, "", func(context.Context, *server.Call, map[string]string) (string, error) { return "", nil })
 	}
 }
 
 func addedResource(uri string) func(*server.Server) {
-	return func(s *server.Server) { must(server.AddResource(s, uri, "r", readText)) }
+	return func(s *server.Server) { server.AddResource(s, uri, "r", readText) }
 }
 
 func addedTemplate(uri string, options ...server.TemplateOption) func(*server.Server) {
-	return func(s *server.Server) { must(server.AddTemplate(s, uri, "t", readText, options...)) }
+	return func(s *server.Server) { server.AddTemplate(s, uri, "t", readText, options...) }
 }
 
 // announced returns the lists that a client was notified of.
@@ -80,7 +80,7 @@ func TestChangedListsAreAnnouncedAfterRestore(t *testing.T) {
 	}
 	a, b := addedTool("a", ""), addedTool("b", "")
 	disabled := func(s *server.Server) {
-		if err := must(server.AddTool(s, "b", "", sayHi)).Disable(); err != nil {
+		if err := server.AddTool(s, "b", "", sayHi).Disable(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -242,7 +242,7 @@ func (u *upgraded) start(version string, features ...func(*server.Server)) *serv
 	for _, add := range features {
 		add(s)
 	}
-	handler := s.Handler(&streamable.HandlerOptions{Sessions: streamable.Sessions{Store: recordedStore{store, u.events}}, Streams: streamable.Streams{Retry: time.Millisecond}})
+	handler := must(s.Handler(&streamable.HandlerOptions{Sessions: streamable.Sessions{Store: recordedStore{store, u.events}}, Streams: streamable.Streams{Retry: time.Millisecond}}))
 	var h http.Handler = handler
 	u.current.Store(&h)
 	u.stop = func() {

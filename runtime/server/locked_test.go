@@ -54,11 +54,11 @@ func TestServerWaitsForLockedStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &lockedStore{Store: memory.New(), free: fmt.Errorf("bolt: %w", task.ErrLocked)}
 		s := newServer(t, server.Config{Tasks: task.Config{Store: store}, Session: session.Config{Principal: "ann"}})
-		must(server.AddTool(s, "durable", "", sayHi, server.Durable()))
-		must(server.AddTool(s, "plain", "", sayHi))
-		must(server.AddTool(s, "limited", "", sayHi, server.MaxRunning(1)))
-		must(server.AddTool(s, "required", "", sayHi, server.Tasks(receiver.Support{Mode: mcp.TaskSupportRequired})))
-		must(server.AddTool(s, "labelled", "", sayHi, server.Durable(), server.RequireLabels("gpu")))
+		server.AddTool(s, "durable", "", sayHi, server.Durable())
+		server.AddTool(s, "plain", "", sayHi)
+		server.AddTool(s, "limited", "", sayHi, server.MaxRunning(1))
+		server.AddTool(s, "required", "", sayHi, server.Tasks(receiver.Support{Mode: mcp.TaskSupportRequired}))
+		server.AddTool(s, "labelled", "", sayHi, server.Durable(), server.RequireLabels("gpu"))
 		c := connect(t, s, clientConfig{})
 		modern := connectRounds(t, s)
 		const hi = `{"content":[{"type":"text","text":"hi"}]}`
@@ -126,8 +126,8 @@ func TestServerEndsWhileStoreIsLocked(t *testing.T) {
 // serveTasks serves standard input and output with tasks in a file.
 func serveTasks(file string) error {
 	s := server.New("tasks", "1", &server.Config{Tasks: task.Config{Store: bolt.File(file)}})
-	must(server.AddTool(s, "plain", "", sayHi))
-	must(server.AddTool(s, "gate", "", func(ctx context.Context, c *server.Call, in struct{ File string }) (string, error) {
+	server.AddTool(s, "plain", "", sayHi)
+	server.AddTool(s, "gate", "", func(ctx context.Context, c *server.Call, in struct{ File string }) (string, error) {
 		pid, err := server.Step(ctx, c, "pid", func(context.Context) (int, error) { return os.Getpid(), nil })
 		if err != nil {
 			return "", err
@@ -140,7 +140,7 @@ func serveTasks(file string) error {
 			}
 		}
 		return fmt.Sprint(pid, " ", os.Getpid()), nil
-	}, server.Durable()))
+	}, server.Durable())
 	return s.ServeStdio(context.Background())
 }
 

@@ -26,14 +26,14 @@ var levels = []mcp.LoggingLevel{"debug", "info", "notice", "warning", "error", "
 func TestLogRespectsLevel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, server.Config{})
-		must(server.AddTool(s, "log", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+		server.AddTool(s, "log", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			for _, l := range levels {
 				if err := c.Log(ctx, l, "", string(l)); err != nil {
 					return "", err
 				}
 			}
 			return "", c.Log(ctx, "loud", "", "x")
-		}))
+		})
 		c := connect(t, s, clientConfig{})
 		if c.Server().Capabilities.Logging == nil {
 			t.Error("no capability for logging")
@@ -69,13 +69,13 @@ func TestTaskLogsAtLevelOfCurrentSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		step := make(chan bool)
 		s, _ := withTasks(t, memory.New(), func(s *server.Server) {
-			must(server.AddTool(s, "log", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+			server.AddTool(s, "log", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 				for range step {
 					c.Logger("").Debug("debug")
 					c.Log(ctx, "warning", "", "warning")
 				}
 				return "", nil
-			}, server.Tasks(receiver.Support{Mode: mcp.TaskSupportRequired})))
+			}, server.Tasks(receiver.Support{Mode: mcp.TaskSupportRequired}))
 		})
 		first := connect(t, s, clientConfig{})
 		created, _ := first.call("tools/call", `{"name":"log","task":{}}`)
@@ -101,9 +101,9 @@ func TestTaskLogsAtLevelOfCurrentSession(t *testing.T) {
 func TestLogWithoutDeclaredLogging(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, server.Config{Features: server.Features{Capabilities: func(c *mcp.ServerCapabilities) { c.Logging = nil }}})
-		must(server.AddTool(s, "log", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+		server.AddTool(s, "log", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			return "fine", c.Log(ctx, "error", "", "x")
-		}))
+		})
 		c := connect(t, s, clientConfig{})
 		c.expect("tools/call", `{"name":"log"}`, `{"content":[{"type":"text","text":"fine"}]}`)
 		synctest.Wait()
@@ -117,13 +117,13 @@ func TestLogWithoutDeclaredLogging(t *testing.T) {
 func TestLoggerSendsObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, server.Config{})
-		must(server.AddTool(s, "log", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+		server.AddTool(s, "log", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			l := c.Logger("db").With("table", "users").WithGroup("query")
 			l.DebugContext(ctx, "hidden")
 			l.WarnContext(ctx, "slow", "took", 2*time.Second, slog.Group("rows", "read", 7), "err", errors.New("lock"))
 			l.Log(ctx, slog.LevelError+4, "gone")
 			return "", nil
-		}))
+		})
 		c := connect(t, s, clientConfig{})
 		c.call("tools/call", `{"name":"log"}`)
 		synctest.Wait()
@@ -159,10 +159,10 @@ func TestLoggerSendsAllKindsOfValues(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newServer(t, server.Config{})
-			must(server.AddTool(s, "log", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+			server.AddTool(s, "log", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 				c.Logger("").InfoContext(ctx, "m", "v", tt.value, "msg", "other")
 				return "", nil
-			}))
+			})
 			c := connect(t, s, clientConfig{})
 			c.call("tools/call", `{"name":"log"}`)
 			synctest.Wait()
@@ -187,12 +187,12 @@ func (badMarshaler) MarshalJSON() ([]byte, error) { panic("no") }
 func TestLogRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, server.Config{Limits: server.Limits{Logs: 5}})
-		must(server.AddTool(s, "log", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+		server.AddTool(s, "log", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			for range 1000 {
 				c.Log(ctx, "error", "", "x")
 			}
 			return "", nil
-		}))
+		})
 		c := connect(t, s, clientConfig{})
 		for range 2 {
 			c.call("tools/call", `{"name":"log"}`)

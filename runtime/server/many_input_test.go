@@ -32,7 +32,7 @@ func askMany(ctx context.Context, c *server.Call) (string, error) {
 }
 
 func addMany(s *server.Server) {
-	must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ map[string]any) (string, error) { return askMany(ctx, c) }))
+	server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ map[string]any) (string, error) { return askMany(ctx, c) })
 }
 
 func TestManyInputRequestsTakeTurnsInRounds(t *testing.T) {

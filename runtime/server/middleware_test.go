@@ -48,16 +48,16 @@ func TestMiddlewareRunsInOrder(t *testing.T) {
 		}}},
 	}
 	s := newServer(t, cfg)
-	must(server.AddTool(s, "x", "", func(context.Context, *server.Call, struct{}) (string, error) {
+	server.AddTool(s, "x", "", func(context.Context, *server.Call, struct{}) (string, error) {
 		steps = append(steps, "function")
 		return "", nil
-	}, server.WrapTool(traced[*server.ToolRequest, *mcp.CallToolResult](&steps, "own 1"), traced[*server.ToolRequest, *mcp.CallToolResult](&steps, "own 2"))))
-	must(server.AddTool(s, "plain", "", sayHi))
-	must(server.AddPrompt(s, "x", "", func(context.Context, *server.Call, map[string]string) (string, error) { return "", nil },
-		server.WrapPrompt(traced[*server.PromptRequest, *mcp.GetPromptResult](&steps, "own"))))
+	}, server.WrapTool(traced[*server.ToolRequest, *mcp.CallToolResult](&steps, "own 1"), traced[*server.ToolRequest, *mcp.CallToolResult](&steps, "own 2")))
+	server.AddTool(s, "plain", "", sayHi)
+	server.AddPrompt(s, "x", "", func(context.Context, *server.Call, map[string]string) (string, error) { return "", nil },
+		server.WrapPrompt(traced[*server.PromptRequest, *mcp.GetPromptResult](&steps, "own")))
 	read := server.WrapResource(traced[*server.ResourceRequest, *mcp.ReadResourceResult](&steps, "own"))
-	must(server.AddResource(s, "static:x", "x", readText, read))
-	must(server.AddTemplate(s, "open://{x}", "x", readText, read))
+	server.AddResource(s, "static:x", "x", readText, read)
+	server.AddTemplate(s, "open://{x}", "x", readText, read)
 	c := connect(t, s, clientConfig{})
 	for _, test := range []struct {
 		method, params string
@@ -85,7 +85,7 @@ func toolMiddleware(t *testing.T, serve func(ctx context.Context, c *server.Call
 			return serve(ctx, c, r, next)
 		}
 	}}}})
-	must(server.AddTool(s, "add", "", add))
+	server.AddTool(s, "add", "", add)
 	return connect(t, s, clientConfig{})
 }
 
@@ -140,13 +140,13 @@ func TestMiddlewareErrorsAndInvalidResults(t *testing.T) {
 func TestMiddlewareSeesInvalidOutput(t *testing.T) {
 	var seen error
 	s := newServer(t, server.Config{})
-	must(s.AddRawTool(mcp.Tool{Name: "x"}, func(context.Context, *server.Call, json.RawMessage) (*mcp.CallToolResult, error) { return nil, nil },
+	s.AddRawTool(mcp.Tool{Name: "x"}, func(context.Context, *server.Call, json.RawMessage) (*mcp.CallToolResult, error) { return nil, nil },
 		server.WrapTool(func(next server.ToolHandler) server.ToolHandler {
 			return func(ctx context.Context, c *server.Call, r *server.ToolRequest) (result *mcp.CallToolResult, err error) {
 				result, seen = next(ctx, c, r)
 				return result, seen
 			}
-		})))
+		}))
 	connect(t, s, clientConfig{}).expectError("tools/call", `{"name":"x"}`, jsonrpc.CodeInternalError)
 	if seen == nil || !strings.Contains(seen.Error(), "returned no result") {
 		t.Errorf("middleware sees %v", seen)
@@ -155,7 +155,7 @@ func TestMiddlewareSeesInvalidOutput(t *testing.T) {
 
 func TestMiddlewareOfPromptsAndResources(t *testing.T) {
 	s := newServer(t, server.Config{})
-	must(server.AddPrompt(s, "x", "", func(_ context.Context, _ *server.Call, in map[string]string) (string, error) { return in["a"], nil },
+	server.AddPrompt(s, "x", "", func(_ context.Context, _ *server.Call, in map[string]string) (string, error) { return in["a"], nil },
 		server.DefinePrompt(func(p *mcp.Prompt) { p.Arguments = []mcp.PromptArgument{{Name: "a", Required: new(true)}} }),
 		server.WrapPrompt(func(next server.PromptHandler) server.PromptHandler {
 			return func(ctx context.Context, c *server.Call, r *server.PromptRequest) (*mcp.GetPromptResult, error) {
@@ -168,7 +168,7 @@ func TestMiddlewareOfPromptsAndResources(t *testing.T) {
 				r.Arguments["a"] = "added"
 				return next(ctx, c, r)
 			}
-		})))
+		}))
 	var seen []server.ResourceRequest
 	invalid := server.WrapResource(func(next server.ResourceHandler) server.ResourceHandler {
 		return func(ctx context.Context, c *server.Call, r *server.ResourceRequest) (*mcp.ReadResourceResult, error) {
@@ -180,8 +180,8 @@ func TestMiddlewareOfPromptsAndResources(t *testing.T) {
 			return result, err
 		}
 	})
-	must(server.AddResource(s, "static:x", "x", readText, invalid))
-	must(server.AddTemplate(s, "open://{v}", "y", readText, invalid))
+	server.AddResource(s, "static:x", "x", readText, invalid)
+	server.AddTemplate(s, "open://{v}", "y", readText, invalid)
 	c := connect(t, s, clientConfig{})
 	if got, _ := c.call("prompts/get", `{"name":"x"}`); !strings.Contains(got, "added") {
 		t.Errorf("prompt: %s", got)
@@ -205,7 +205,7 @@ func TestMiddlewareRunsInTask(t *testing.T) {
 				return next(ctx, c, r)
 			}
 		}}}})
-		must(server.AddTool(s, "x", "", sayHi, server.Durable()))
+		server.AddTool(s, "x", "", sayHi, server.Durable())
 		c := connect(t, s, clientConfig{})
 		created, _ := c.call("tools/call", `{"name":"x","task":{}}`)
 		result, _ := c.call("tasks/result", `{"taskId":"`+taskID(t, created)+`"}`)
@@ -220,7 +220,7 @@ func TestAddToolRejectsInvalidMiddleware(t *testing.T) {
 		"nil":                     nil,
 		"returned a nil function": func(server.ToolHandler) server.ToolHandler { return nil },
 	} {
-		_, err := server.AddTool(newServer(t, server.Config{}), "x", "", sayHi, server.WrapTool(m))
+		err := server.AddTool(newServer(t, server.Config{}), "x", "", sayHi, server.WrapTool(m)).Err()
 		if err == nil || !strings.Contains(err.Error(), `server: tool "x": `) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: got %v", name, err)
 		}

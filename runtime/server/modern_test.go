@@ -271,7 +271,7 @@ func TestDiscoverIsAnsweredFromMemory(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		made := 0
 		s := newServer(t, server.Config{Features: server.Features{Capabilities: func(c *mcp.ServerCapabilities) { made++ }}})
-		h := must(server.AddTool(s, "hi", "", sayHi))
+		h := server.AddTool(s, "hi", "", sayHi)
 		c := connectModern(t, s)
 		made = 0 // it was called for the session of the connection
 		for range 3 {

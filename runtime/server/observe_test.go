@@ -49,7 +49,7 @@ func TestMiddlewareOfServerSeesAllRequests(t *testing.T) {
 		}}},
 	})
 	addTool(s, func(context.Context, *server.Call) (string, error) { return "done", nil })
-	must(server.AddResource(s, "x:y", "y", readText))
+	server.AddResource(s, "x:y", "y", readText)
 	if known != s {
 		t.Error("the middleware was made for another server")
 	}
@@ -74,9 +74,9 @@ func TestMiddlewareOfServerSeesAllRequests(t *testing.T) {
 func TestHas(t *testing.T) {
 	s := newServer(t, server.Config{})
 	addTool(s, func(context.Context, *server.Call) (string, error) { return "", nil })
-	must(server.AddPrompt(s, "ask", "", func(context.Context, *server.Call, map[string]string) (string, error) { return "", nil }))
-	must(server.AddResource(s, "x:y", "y", readText))
-	must(server.AddTemplate(s, "x:{y}", "y", readText))
+	server.AddPrompt(s, "ask", "", func(context.Context, *server.Call, map[string]string) (string, error) { return "", nil })
+	server.AddResource(s, "x:y", "y", readText)
+	server.AddTemplate(s, "x:{y}", "y", readText)
 	for f, want := range map[server.Feature]bool{
 		{Kind: server.KindTool, Name: "do"}:        true,
 		{Kind: server.KindTool, Name: "ask"}:       false,

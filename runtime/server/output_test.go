@@ -119,7 +119,7 @@ func TestOutputThatIsNoObject(t *testing.T) {
 func TestChangedOutputSchema(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newServer(t, server.Config{})
-		h := must(server.AddTool(s, "x", "", func(context.Context, *server.Call, struct{}) ([]int, error) { return []int{1}, nil }))
+		h := server.AddTool(s, "x", "", func(context.Context, *server.Call, struct{}) ([]int, error) { return []int{1}, nil })
 		c := connectModern(t, s)
 		equalJSON(t, "before", `[1]`, part(c.result("tools/call", `{"name":"x"}`, ""), "structuredContent"))
 		if err := h.Change(func(def *mcp.Tool) { def.OutputSchema = outputSchema(t, `{"type":"object"}`) }); err != nil {

@@ -111,15 +111,15 @@ func newLibrary(t *testing.T, rejected string) (s *server.Server, events func() 
 		},
 	})
 	for _, name := range []string{"a", "b", "c"} {
-		must(server.AddResource(s, "test://"+name, name, readText))
+		server.AddResource(s, "test://"+name, name, readText)
 	}
-	must(server.AddTool(s, "log", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+	server.AddTool(s, "log", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 		c.Log(ctx, mcp.LoggingLevelInfo, "", "a detail")
 		return "", c.Log(ctx, mcp.LoggingLevelError, "", "a fault")
-	}))
-	must(server.AddTool(s, "visit", "", func(ctx context.Context, c *server.Call, in struct{ ID string }) (string, error) {
+	})
+	server.AddTool(s, "visit", "", func(ctx context.Context, c *server.Call, in struct{ ID string }) (string, error) {
 		return "", c.RequireURL(ctx, "log in", "https://example.com/", in.ID)
-	}))
+	})
 	return s, func() []string {
 		mu.Lock()
 		defer mu.Unlock()
@@ -254,7 +254,7 @@ func TestConcurrentChangesArePersistedTogether(t *testing.T) {
 		subscribing <- uri
 		return nil
 	}}})
-	must(server.AddTemplate(s, "many://{n}", "many", readText))
+	server.AddTemplate(s, "many://{n}", "many", readText)
 	c, k := connectWithState(t, s, clientConfig{}, nil)
 	k.release, k.writing = make(chan struct{}), make(chan bool, 21)
 	done := make(chan bool, 21)

@@ -102,29 +102,29 @@ func TestResultsFitOlderRevisions(t *testing.T) {
 		Tasks: task.Config{Store: memory.New()},
 	})
 	defer s.Close()
-	must(server.AddTool(s, "add", "", add, server.DefineTool(func(t *mcp.Tool) {
+	server.AddTool(s, "add", "", add, server.DefineTool(func(t *mcp.Tool) {
 		t.Title = new("T")
 		t.Icons = icons
 		t.Meta = meta
 		t.Annotations = &mcp.ToolAnnotations{ReadOnlyHint: new(true)}
 		t.Execution = &mcp.ToolExecution{TaskSupport: new(mcp.TaskSupportOptional)}
-	})))
-	must(server.AddTool(s, "all", "", func(context.Context, *server.Call, struct{}) (*mcp.CallToolResult, error) { return result, nil }))
-	must(server.AddResource(s, "x://y", "x", func(context.Context, *server.Call, server.Resource) ([]mcp.AnyResourceContents, error) {
+	}))
+	server.AddTool(s, "all", "", func(context.Context, *server.Call, struct{}) (*mcp.CallToolResult, error) { return result, nil })
+	server.AddResource(s, "x://y", "x", func(context.Context, *server.Call, server.Resource) ([]mcp.AnyResourceContents, error) {
 		return contents(), nil
 	}, server.DefineResource(func(r *mcp.Resource) {
 		r.Title = new("T")
 		r.Icons = icons
 		r.Meta = meta
 		r.Annotations = hints
-	})))
-	must(server.AddTemplate(s, "x://{y}", "x", readText, server.DefineTemplate(func(t *mcp.ResourceTemplate) {
+	}))
+	server.AddTemplate(s, "x://{y}", "x", readText, server.DefineTemplate(func(t *mcp.ResourceTemplate) {
 		t.Title = new("T")
 		t.Icons = icons
 		t.Meta = meta
 		t.Annotations = hints
-	}), server.Complete("y", server.OneOf("a"))))
-	must(server.AddPrompt(s, "p", "", func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
+	}), server.Complete("y", server.OneOf("a")))
+	server.AddPrompt(s, "p", "", func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
 		r := new(mcp.GetPromptResult)
 		for _, b := range blocks {
 			r.Messages = append(r.Messages, mcp.PromptMessage{Role: mcp.RoleUser, Content: b})
@@ -135,7 +135,7 @@ func TestResultsFitOlderRevisions(t *testing.T) {
 		p.Icons = icons
 		p.Meta = meta
 		p.Arguments = []mcp.PromptArgument{{Name: "a", Title: new("T")}}
-	})))
+	}))
 	for _, rev := range []mcp.Revision{mcp.Revision20241105, mcp.Revision20250326, mcp.Revision20250618, mcp.Revision20251125} {
 		d := definitionsOf(t, rev)
 		c := connect(t, s, clientConfig{revision: rev})
@@ -186,7 +186,7 @@ func TestResultsFitOlderRevisions(t *testing.T) {
 func TestStructuredOutputWithoutContentFitsOlderRevisions(t *testing.T) {
 	s := newServer(t, server.Config{})
 	result := &mcp.CallToolResult{StructuredContent: json.RawMessage(`{"sum":1}`)}
-	must(server.AddTool(s, "sum", "", func(context.Context, *server.Call, struct{}) (*mcp.CallToolResult, error) { return result, nil }))
+	server.AddTool(s, "sum", "", func(context.Context, *server.Call, struct{}) (*mcp.CallToolResult, error) { return result, nil })
 	for rev, want := range map[mcp.Revision]string{
 		mcp.Revision20241105: `{"content":[{"type":"text","text":"{\"sum\":1}"}]}`,
 		mcp.Revision20250326: `{"content":[{"type":"text","text":"{\"sum\":1}"}]}`,
@@ -205,22 +205,22 @@ func TestStructuredOutputWithoutContentFitsOlderRevisions(t *testing.T) {
 func TestTitlesAndIconsAreListed(t *testing.T) {
 	s := newServer(t, server.Config{})
 	icons := []mcp.Icon{{Src: "https://example.com/icon.png", MIMEType: new("image/png"), Sizes: []string{"48x48"}}}
-	must(server.AddTool(s, "x", "", sayHi, server.DefineTool(func(t *mcp.Tool) {
+	server.AddTool(s, "x", "", sayHi, server.DefineTool(func(t *mcp.Tool) {
 		t.Title = new("T")
 		t.Icons = icons
-	})))
-	must(server.AddPrompt(s, "x", "", func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil }, server.DefinePrompt(func(p *mcp.Prompt) {
+	}))
+	server.AddPrompt(s, "x", "", func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil }, server.DefinePrompt(func(p *mcp.Prompt) {
 		p.Title = new("T")
 		p.Icons = icons
-	})))
-	must(server.AddResource(s, "x://", "x", readText, server.DefineResource(func(r *mcp.Resource) {
+	}))
+	server.AddResource(s, "x://", "x", readText, server.DefineResource(func(r *mcp.Resource) {
 		r.Title = new("T")
 		r.Icons = icons
-	})))
-	must(server.AddTemplate(s, "x://{y}", "x", readText, server.DefineTemplate(func(t *mcp.ResourceTemplate) {
+	}))
+	server.AddTemplate(s, "x://{y}", "x", readText, server.DefineTemplate(func(t *mcp.ResourceTemplate) {
 		t.Title = new("T")
 		t.Icons = icons
-	})))
+	}))
 	c := connect(t, s, clientConfig{})
 	for _, method := range []string{"tools/list", "prompts/list", "resources/list", "resources/templates/list"} {
 		if got, _ := c.call(method, ""); !strings.Contains(got, `"icons":[{"mimeType":"image/png","sizes":["48x48"],"src":"https://example.com/icon.png"}]`) || !strings.Contains(got, `"title":"T"`) {

@@ -63,17 +63,17 @@ type prompt struct {
 // Out is string, which becomes one message of the user, [][mcp.PromptMessage] or
 // [*mcp.GetPromptResult].
 //
-// AddPrompt fails if the protocol does not admit the description, and with [ErrExists] if there is
-// a prompt of that name. The error is also recorded, see [Server.Err].
-func AddPrompt[In, Out any](s *Server, name, description string, f PromptFunc[In, Out], options ...PromptOption) (*Handle[mcp.Prompt], error) {
-	if s == nil {
-		return nil, errNoServer
-	}
+// It is a fault if the protocol does not admit the description, or if there is a prompt of that name
+// ([ErrExists]): the prompt is not added, and the server does not start; see [Handle.Err].
+func AddPrompt[In, Out any](s *Server, name, description string, f PromptFunc[In, Out], options ...PromptOption) *Handle[mcp.Prompt] {
 	h, err := addPrompt(s, mcp.Prompt{Name: name, Description: optional(description)}, f, options)
-	return h, s.record(err)
+	return added(s, h, err)
 }
 
 func addPrompt[In, Out any](s *Server, def mcp.Prompt, f PromptFunc[In, Out], options []PromptOption) (*Handle[mcp.Prompt], error) {
+	if s == nil {
+		return nil, errNoServer
+	}
 	if f == nil {
 		return nil, fmt.Errorf("server: prompt %q: nil function", def.Name)
 	}

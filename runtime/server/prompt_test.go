@@ -18,21 +18,21 @@ import (
 // Proves PROMPT-01, PROMPT-02, PROMPT-03, PROMPT-05, PROMPT-06.
 func TestPromptsAreListedAndFilledIn(t *testing.T) {
 	s := newServer(t, server.Config{})
-	must(server.AddPrompt(s, "ask", "Asks.", func(_ context.Context, _ *server.Call, args map[string]string) (string, error) {
+	server.AddPrompt(s, "ask", "Asks.", func(_ context.Context, _ *server.Call, args map[string]string) (string, error) {
 		return args["what"] + " " + args["how"], nil
 	}, server.DefinePrompt(func(p *mcp.Prompt) {
 		p.Arguments = []mcp.PromptArgument{{Name: "what", Required: new(true)}, {Name: "how"}}
-	})))
-	must(server.AddPrompt(s, "rich", "", func(context.Context, *server.Call, map[string]string) ([]mcp.PromptMessage, error) {
+	}))
+	server.AddPrompt(s, "rich", "", func(context.Context, *server.Call, map[string]string) ([]mcp.PromptMessage, error) {
 		return []mcp.PromptMessage{
 			{Role: mcp.RoleUser, Content: &mcp.ImageContent{Data: "aQ==", MIMEType: "image/png"}},
 			{Role: mcp.RoleUser, Content: &mcp.AudioContent{Data: "aQ==", MIMEType: "audio/wav"}},
 			{Role: mcp.RoleAssistant, Content: &mcp.EmbeddedResource{Resource: &mcp.TextResourceContents{URI: "x://y", Text: "e", MIMEType: new("text/plain")}}},
 		}, nil
-	}))
-	must(server.AddPrompt(s, "nothing", "", func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
+	})
+	server.AddPrompt(s, "nothing", "", func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
 		return nil, nil
-	}))
+	})
 	c := connect(t, s, clientConfig{})
 	if c.Server().Capabilities.Prompts == nil {
 		t.Error("no capability for prompts")
@@ -49,7 +49,7 @@ func TestPromptsAreListedAndFilledIn(t *testing.T) {
 	c.expectError("prompts/get", `{"name":"nothing"}`, jsonrpc.CodeInternalError)
 	for _, def := range []mcp.Prompt{{}, {Name: "x", Arguments: []mcp.PromptArgument{{}}}, {Name: "x", Arguments: []mcp.PromptArgument{{Name: "a"}, {Name: "a"}}}} {
 		get := func(context.Context, *server.Call, map[string]string) (string, error) { return "", nil }
-		if _, err := server.AddPrompt(s, def.Name, "", get, server.DefinePrompt(func(p *mcp.Prompt) { *p = def })); err == nil {
+		if err := server.AddPrompt(s, def.Name, "", get, server.DefinePrompt(func(p *mcp.Prompt) { *p = def })).Err(); err == nil {
 			t.Errorf("%+v: no error", def)
 		}
 	}
@@ -71,11 +71,11 @@ func TestComplete(t *testing.T) {
 		}
 		return list, err
 	}
-	must(server.AddPrompt(s, "visit", "", get, server.DefinePrompt(func(p *mcp.Prompt) {
+	server.AddPrompt(s, "visit", "", get, server.DefinePrompt(func(p *mcp.Prompt) {
 		p.Arguments = []mcp.PromptArgument{{Name: "country"}, {Name: "city"}, {Name: "many"}, {Name: "free"}}
-	}), server.Complete("country", server.OneOf("France", "Finland", "Norway", "Ⱥb")), server.Complete("city", city), server.Complete("many", many)))
-	must(server.AddTemplate(s, "map://{country}/{city}", "map", readText, server.Complete("city", city)))
-	must(server.AddResource(s, "test://a", "a", readText))
+	}), server.Complete("country", server.OneOf("France", "Finland", "Norway", "Ⱥb")), server.Complete("city", city), server.Complete("many", many))
+	server.AddTemplate(s, "map://{country}/{city}", "map", readText, server.Complete("city", city))
+	server.AddResource(s, "test://a", "a", readText)
 	c, modern := connect(t, s, clientConfig{}), connectRounds(t, s)
 	if c.Server().Capabilities.Completions == nil {
 		t.Error("no capability for completion")
@@ -117,12 +117,12 @@ func TestComplete(t *testing.T) {
 			t.Errorf("modern %s: got %v", params, failed)
 		}
 	}
-	if _, err := server.AddPrompt(s, "p", "", get, server.Complete("nope", many)); err == nil || !strings.Contains(err.Error(), "nope") {
+	if err := server.AddPrompt(s, "p", "", get, server.Complete("nope", many)).Err(); err == nil || !strings.Contains(err.Error(), "nope") {
 		t.Errorf("completion of an unknown argument: got %v", err)
 	}
 
 	without := newServer(t, server.Config{})
-	must(server.AddPrompt(without, "visit", "", get))
+	server.AddPrompt(without, "visit", "", get)
 	_, err := connect(t, without, clientConfig{}).Call(t.Context(), "completion/complete", nil)
 	if err == nil || !strings.Contains(err.Error(), "completions") {
 		t.Errorf("a server without completion: got %v", err)
@@ -154,7 +154,7 @@ type search struct {
 // The fields of a struct are the arguments of a prompt.
 func TestPromptArgumentsAreFields(t *testing.T) {
 	s := newServer(t, server.Config{})
-	must(server.AddPrompt(s, "find", "Looks for a page.", func(_ context.Context, _ *server.Call, in search) (string, error) {
+	server.AddPrompt(s, "find", "Looks for a page.", func(_ context.Context, _ *server.Call, in search) (string, error) {
 		page := 0
 		if in.Page != nil {
 			page = *in.Page
@@ -163,10 +163,10 @@ func TestPromptArgumentsAreFields(t *testing.T) {
 	}, server.DefinePrompt(func(p *mcp.Prompt) {
 		p.Title = new("Find")
 		p.Arguments[1].Title = new("Words")
-	}), server.Complete("query", server.OneOf("a"))))
-	must(server.AddPrompt(s, "list", "", func(context.Context, *server.Call, struct{}) ([]mcp.PromptMessage, error) {
+	}), server.Complete("query", server.OneOf("a")))
+	server.AddPrompt(s, "list", "", func(context.Context, *server.Call, struct{}) ([]mcp.PromptMessage, error) {
 		return []mcp.PromptMessage{server.UserText("a"), {Role: mcp.RoleAssistant, Content: &mcp.TextContent{Text: "b"}}}, nil
-	}))
+	})
 	c := connect(t, s, clientConfig{})
 	c.expect("prompts/list", "", `{"prompts":[{"name":"find","title":"Find","description":"Looks for a page.","arguments":[
 		{"name":"page"},{"name":"query","title":"Words","description":"what to look for","required":true},{"name":"exact"},{"name":"score"},{"name":"limit"},{"name":"at"}]},
@@ -199,26 +199,26 @@ func TestAddPromptRejectsTypes(t *testing.T) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
-	_, err := server.AddPrompt(s, "x", "", func(context.Context, *server.Call, map[string]int) (string, error) { return "", nil })
+	err := server.AddPrompt(s, "x", "", func(context.Context, *server.Call, map[string]int) (string, error) { return "", nil }).Err()
 	fails(err, "arguments: want a struct or map[string]string, got map[string]int")
-	_, err = server.AddPrompt(s, "x", "", func(context.Context, *server.Call, struct{ A []string }) (string, error) { return "", nil })
+	err = server.AddPrompt(s, "x", "", func(context.Context, *server.Call, struct{ A []string }) (string, error) { return "", nil }).Err()
 	fails(err, "arguments: field A: cannot read a value of type []string from a text")
-	_, err = server.AddPrompt(s, "x", "", func(context.Context, *server.Call, struct{ A json.RawMessage }) (string, error) { return "", nil })
+	err = server.AddPrompt(s, "x", "", func(context.Context, *server.Call, struct{ A json.RawMessage }) (string, error) { return "", nil }).Err()
 	fails(err, fmt.Sprintf("arguments: field A: cannot read a value of type %v from a text", reflect.TypeFor[json.RawMessage]()))
-	_, err = server.AddPrompt(s, "x", "", func(context.Context, *server.Call, struct {
+	err = server.AddPrompt(s, "x", "", func(context.Context, *server.Call, struct {
 		A int `jsonschema:"minimum=1"`
 	}) (string, error) {
 		return "", nil
-	})
+	}).Err()
 	fails(err, `arguments: field A: tag jsonschema:"minimum=1" is a description and cannot contain the keyword minimum=; write the tag minimum:"1" beside it`)
-	_, err = server.AddPrompt(s, "x", "", func(context.Context, *server.Call, struct{}) (int, error) { return 0, nil })
+	err = server.AddPrompt(s, "x", "", func(context.Context, *server.Call, struct{}) (int, error) { return 0, nil }).Err()
 	fails(err, "output: want string, []mcp.PromptMessage or *mcp.GetPromptResult, got int")
 	get := func(context.Context, *server.Call, struct{ A string }) (string, error) { return "", nil }
-	_, err = server.AddPrompt(s, "x", "", get, server.DefinePrompt(func(p *mcp.Prompt) { p.Arguments = nil }))
+	err = server.AddPrompt(s, "x", "", get, server.DefinePrompt(func(p *mcp.Prompt) { p.Arguments = nil })).Err()
 	fails(err, `argument "A" is not in the description`)
-	_, err = server.AddPrompt(s, "x", "", get, server.DefinePrompt(func(p *mcp.Prompt) {
+	err = server.AddPrompt(s, "x", "", get, server.DefinePrompt(func(p *mcp.Prompt) {
 		p.Arguments = append(p.Arguments, mcp.PromptArgument{Name: "b"})
-	}))
+	})).Err()
 	fails(err, `no field for the argument "b"`)
 }
 
@@ -233,9 +233,9 @@ func TestPromptArgumentsComplyWithStructTags(t *testing.T) {
 		At    time.Time `json:"at,omitzero"`
 	}
 	s := newServer(t, server.Config{})
-	must(server.AddPrompt(s, "p", "", func(_ context.Context, _ *server.Call, in in) (string, error) {
+	server.AddPrompt(s, "p", "", func(_ context.Context, _ *server.Call, in in) (string, error) {
 		return fmt.Sprint(in.Color, in.N, in.Word), nil
-	}, server.Complete("own", server.OneOf("z"))))
+	}, server.Complete("own", server.OneOf("z")))
 	c := connect(t, s, clientConfig{})
 	c.expect("prompts/list", "", `{"prompts":[{"name":"p","arguments":[{"name":"color","title":"Color","required":true},{"name":"mode"},{"name":"n"},{"name":"word"},{"name":"own"},{"name":"at"}]}]}`)
 	for argument, want := range map[string]string{"color": `["green"]`, "mode": `[]`, "own": `[]`} {

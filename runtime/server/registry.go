@@ -184,12 +184,33 @@ func (x *set[T]) setEnabled(key string, e *entry[T]) {
 }
 
 // Handle changes a feature of a server, also while sessions are open. D is the type of its
-// description, such as [mcp.Tool]. Its methods are safe for concurrent use. They fail with
-// [ErrRemoved] if the feature was removed, and for a nil or zero Handle.
+// description, such as [mcp.Tool]. Its methods are safe for concurrent use. They fail with the error
+// of Err if the feature was not added, and with [ErrRemoved] if it was removed.
 type Handle[D any] struct {
+	fault   error // why the feature was not added; then the functions are nil
 	change  func(func(*D)) error
 	disable func(bool) error
 	remove  func() error
+}
+
+// added returns the handle of a feature. If it was not added because of err, added records err, and
+// returns a handle that has it.
+func added[D any](s *Server, h *Handle[D], err error) *Handle[D] {
+	if err != nil {
+		return &Handle[D]{fault: s.record(err)}
+	}
+	return h
+}
+
+// Err returns why the feature was not added, or nil. It need not be checked before the server starts:
+// the start fails with the faults of all features, each with file and line; see [Server.Err]. A fault
+// of a feature for a server that runs is logged as a warning, and the server continues without the
+// feature: check Err there if the program depends on it.
+func (h *Handle[D]) Err() error {
+	if h == nil || h.fault == nil && h.change == nil {
+		return ErrRemoved
+	}
+	return h.fault
 }
 
 // Change changes the description of the feature. F receives a copy, which shares its lists with the
@@ -200,8 +221,8 @@ func (h *Handle[D]) Change(f func(*D)) error {
 	if f == nil {
 		return errors.New("server: change a feature: nil function")
 	}
-	if h == nil || h.change == nil {
-		return ErrRemoved
+	if err := h.Err(); err != nil {
+		return err
 	}
 	return h.change(f)
 }
@@ -214,16 +235,16 @@ func (h *Handle[D]) Disable() error { return h.setDisabled(true) }
 func (h *Handle[D]) Enable() error { return h.setDisabled(false) }
 
 func (h *Handle[D]) setDisabled(disabled bool) error {
-	if h == nil || h.disable == nil {
-		return ErrRemoved
+	if err := h.Err(); err != nil {
+		return err
 	}
 	return h.disable(disabled)
 }
 
 // Remove removes the feature. Running calls continue.
 func (h *Handle[D]) Remove() error {
-	if h == nil || h.remove == nil {
-		return ErrRemoved
+	if err := h.Err(); err != nil {
+		return err
 	}
 	return h.remove()
 }

@@ -133,22 +133,24 @@ type resource struct {
 }
 
 // AddResource adds a resource with a fixed URI. [DefineResource] sets the other members of its
-// description. AddResource fails if the protocol does not admit the description, and with
-// [ErrExists] if there is a resource with that URI. The error is also recorded, see [Server.Err].
-func AddResource[Out any](s *Server, uri, name string, read ReadFunc[Out], options ...ResourceOption) (*Handle[mcp.Resource], error) {
-	if s == nil {
-		return nil, errNoServer
-	}
+// description. It is a fault if the protocol does not admit the description, or if there is a resource
+// with that URI ([ErrExists]): the resource is not added, and the server does not start; see
+// [Handle.Err].
+func AddResource[Out any](s *Server, uri, name string, read ReadFunc[Out], options ...ResourceOption) *Handle[mcp.Resource] {
 	f, err := reader(read)
-	if err != nil {
-		return nil, s.record(fmt.Errorf("server: resource %q: %w", uri, err))
-	}
-	h, err := s.addResource(resource{def: mcp.Resource{URI: uri, Name: name}, read: f}, options)
-	return h, s.record(err)
+	h, err := s.addResource(resource{def: mcp.Resource{URI: uri, Name: name}, read: f}, err, options)
+	return added(s, h, err)
 }
 
-func (s *Server) addResource(declared resource, options []ResourceOption) (*Handle[mcp.Resource], error) {
+// addResource adds a resource. Fault is why its function is invalid, or nil.
+func (s *Server) addResource(declared resource, fault error, options []ResourceOption) (*Handle[mcp.Resource], error) {
 	uri := declared.def.URI
+	switch {
+	case s == nil:
+		return nil, errNoServer
+	case fault != nil:
+		return nil, fmt.Errorf("server: resource %q: %w", uri, fault)
+	}
 	for _, o := range options {
 		if o == nil {
 			return nil, fmt.Errorf("server: resource %q: nil option", uri)

@@ -22,21 +22,21 @@ func readText(_ context.Context, _ *server.Call, r server.Resource) (string, err
 // Proves RES-02, RES-03, RES-07, RES-09, SDK-03.
 func TestResourcesAreListedAndRead(t *testing.T) {
 	s := newServer(t, server.Config{})
-	must(server.AddResource(s, "test://a", "a", readText, server.DefineResource(func(r *mcp.Resource) {
+	server.AddResource(s, "test://a", "a", readText, server.DefineResource(func(r *mcp.Resource) {
 		r.MIMEType = new("text/plain")
 		r.Annotations = &mcp.Annotations{Audience: []mcp.Role{mcp.RoleUser}, Priority: new(0.0), LastModified: new("2025-01-12T15:00:58Z")}
-	})))
-	must(server.AddResource(s, "test://b", "b", func(context.Context, *server.Call, server.Resource) ([]byte, error) {
+	}))
+	server.AddResource(s, "test://b", "b", func(context.Context, *server.Call, server.Resource) ([]byte, error) {
 		return []byte{0, 1}, nil
-	}))
-	must(server.AddResource(s, "test://missing", "missing", func(_ context.Context, _ *server.Call, r server.Resource) ([]mcp.AnyResourceContents, error) {
+	})
+	server.AddResource(s, "test://missing", "missing", func(_ context.Context, _ *server.Call, r server.Resource) ([]mcp.AnyResourceContents, error) {
 		return nil, server.NotFound(r.URI)
-	}))
-	must(server.AddResource(s, "test://broken", "broken", func(context.Context, *server.Call, server.Resource) ([]mcp.AnyResourceContents, error) {
+	})
+	server.AddResource(s, "test://broken", "broken", func(context.Context, *server.Call, server.Resource) ([]mcp.AnyResourceContents, error) {
 		return nil, errors.New("the disk is full")
-	}))
-	must(server.AddTemplate(s, "greeting://{name}", "greeting", readText, server.DefineTemplate(func(t *mcp.ResourceTemplate) { t.MIMEType = new("text/x-greeting") })))
-	must(server.AddTemplate(s, "files://host{/path*}{?v}", "files", readText))
+	})
+	server.AddTemplate(s, "greeting://{name}", "greeting", readText, server.DefineTemplate(func(t *mcp.ResourceTemplate) { t.MIMEType = new("text/x-greeting") }))
+	server.AddTemplate(s, "files://host{/path*}{?v}", "files", readText)
 	c := connect(t, s, clientConfig{})
 	c.expect("resources/list", "", `{"resources":[
 		{"name":"a","uri":"test://a","mimeType":"text/plain","annotations":{"audience":["user"],"priority":0,"lastModified":"2025-01-12T15:00:58Z"}},
@@ -65,12 +65,12 @@ func give[Out any](v Out) server.ReadFunc[Out] {
 func TestContentsFollowFromOutput(t *testing.T) {
 	s := newServer(t, server.Config{})
 	text := &mcp.TextResourceContents{URI: "test://own", Text: "t"}
-	must(server.AddResource(s, "test://string", "x", give("a")))
-	must(server.AddResource(s, "test://bytes", "x", give([]byte("a"))))
-	must(server.AddResource(s, "test://strings", "x", give([]string{"a", "b"})))
-	must(server.AddResource(s, "test://blobs", "x", give([][]byte{[]byte("a"), nil})))
-	must(server.AddResource(s, "test://one", "x", give[mcp.AnyResourceContents](text)))
-	must(server.AddTemplate(s, "many:{x}", "x", give([]mcp.AnyResourceContents{text, &mcp.BlobResourceContents{}})))
+	server.AddResource(s, "test://string", "x", give("a"))
+	server.AddResource(s, "test://bytes", "x", give([]byte("a")))
+	server.AddResource(s, "test://strings", "x", give([]string{"a", "b"}))
+	server.AddResource(s, "test://blobs", "x", give([][]byte{[]byte("a"), nil}))
+	server.AddResource(s, "test://one", "x", give[mcp.AnyResourceContents](text))
+	server.AddTemplate(s, "many:{x}", "x", give([]mcp.AnyResourceContents{text, &mcp.BlobResourceContents{}}))
 	c := connect(t, s, clientConfig{})
 	for uri, want := range map[string]string{
 		"test://string":  `{"uri":"test://string","text":"a"}`,
@@ -88,14 +88,14 @@ func TestContentsFollowFromOutput(t *testing.T) {
 func TestInvalidURIsAreRejected(t *testing.T) {
 	s := newServer(t, server.Config{})
 	read := false
-	must(server.AddTemplate(s, "file:///data/{+path}", "files", func(_ context.Context, _ *server.Call, r server.Resource) (string, error) {
+	server.AddTemplate(s, "file:///data/{+path}", "files", func(_ context.Context, _ *server.Call, r server.Resource) (string, error) {
 		read = true
 		return r.Vars.Get("path"), nil
-	}))
-	must(server.AddTemplate(s, "search://all{?folder}", "search", func(context.Context, *server.Call, server.Resource) (string, error) {
+	})
+	server.AddTemplate(s, "search://all{?folder}", "search", func(context.Context, *server.Call, server.Resource) (string, error) {
 		read = true
 		return "", nil
-	}))
+	})
 	c, modern := connect(t, s, clientConfig{}), connectRounds(t, s)
 	for _, uri := range []string{
 		"search://all?folder=..", "search://all?folder=a%2F..%2Fb", "file:///data/a?/../b", "not a uri", "", "relative/path", "file:///../x", "file:///data/../etc/passwd", "file:///data/a/../../etc/passwd",
@@ -110,12 +110,12 @@ func TestInvalidURIsAreRejected(t *testing.T) {
 	}
 	c.expect("resources/read", `{"uri":"file:///data/a..b/c"}`, `{"contents":[{"uri":"file:///data/a..b/c","text":"a..b/c"}]}`)
 	for _, def := range []mcp.Resource{{Name: "x", URI: "no uri"}, {Name: "x", URI: ""}, {Name: "x", URI: "test://x/../y"}, {URI: "test://x"}, {Name: "x", URI: "test://x", Annotations: &mcp.Annotations{Priority: new(2.0)}}} {
-		if _, err := server.AddResource(s, def.URI, def.Name, readText, server.DefineResource(func(r *mcp.Resource) { *r = def })); err == nil {
+		if err := server.AddResource(s, def.URI, def.Name, readText, server.DefineResource(func(r *mcp.Resource) { *r = def })).Err(); err == nil {
 			t.Errorf("%+v: no error", def)
 		}
 	}
 	for _, def := range []mcp.ResourceTemplate{{Name: "x", URITemplate: "test://{x"}, {Name: "x"}, {URITemplate: "test://{x}"}} {
-		if _, err := server.AddTemplate(s, def.URITemplate, def.Name, readText); err == nil {
+		if err := server.AddTemplate(s, def.URITemplate, def.Name, readText).Err(); err == nil {
 			t.Errorf("%+v: no error", def)
 		}
 	}
@@ -134,7 +134,7 @@ func TestResourceCapabilitiesAreConfigurable(t *testing.T) {
 				if diff := cmp.Diff(want.Subscribe, c.Server().Capabilities.Resources.Subscribe); diff != "" {
 					t.Error(diff)
 				}
-				must(server.AddResource(s, "test://a", "a", readText))
+				server.AddResource(s, "test://a", "a", readText)
 				synctest.Wait()
 				if announced := len(c.notifications("notifications/resources/list_changed")) == 1; announced != changed {
 					t.Errorf("listChanged %v: announced %v", changed, announced)
@@ -161,10 +161,10 @@ func TestSubscribersAreNotifiedOfUpdates(t *testing.T) {
 			},
 			Limits: server.Limits{Subscriptions: 2},
 		})
-		must(server.AddResource(s, "test://a", "a", readText))
-		must(server.AddResource(s, "test://b", "b", readText))
-		must(server.AddResource(s, "test://c", "c", readText))
-		must(server.AddResource(s, "test://secret", "secret", readText))
+		server.AddResource(s, "test://a", "a", readText)
+		server.AddResource(s, "test://b", "b", readText)
+		server.AddResource(s, "test://c", "c", readText)
+		server.AddResource(s, "test://secret", "secret", readText)
 		one, other := connect(t, s, clientConfig{}), connect(t, s, clientConfig{})
 		one.expect("resources/subscribe", `{"uri":"test://a"}`, `{}`)
 		one.expect("resources/subscribe", `{"uri":"test://a"}`, `{}`)
@@ -206,7 +206,7 @@ func TestSubscribersAreNotifiedOfUpdates(t *testing.T) {
 func TestListFuncResourcesAreListed(t *testing.T) {
 	s := newServer(t, server.Config{Features: server.Features{PageSize: 3}})
 	for i := range 4 {
-		must(server.AddResource(s, fmt.Sprintf("test://%d", i), "s", readText))
+		server.AddResource(s, fmt.Sprintf("test://%d", i), "s", readText)
 	}
 	list := func(scheme string, pages int) server.ListFunc {
 		return func(_ context.Context, _ *server.Call, cursor string) (page []mcp.Resource, next string, err error) {
@@ -221,9 +221,9 @@ func TestListFuncResourcesAreListed(t *testing.T) {
 			return page, next, nil
 		}
 	}
-	must(server.AddTemplate(s, "x://{n}", "x", readText, list("x", 2)))
-	must(server.AddTemplate(s, "y://{n}", "none", readText))
-	must(server.AddTemplate(s, "z://{n}", "z", readText, list("z", 3)))
+	server.AddTemplate(s, "x://{n}", "x", readText, list("x", 2))
+	server.AddTemplate(s, "y://{n}", "none", readText)
+	server.AddTemplate(s, "z://{n}", "z", readText, list("z", 3))
 	c := connect(t, s, clientConfig{})
 	want := []string{"test://0", "test://1", "test://2", "test://3", "x://0-0", "x://0-1", "x://1-0", "x://1-1", "z://0-0", "z://0-1", "z://1-0", "z://1-1", "z://2-0", "z://2-1"}
 	var got []string

@@ -64,26 +64,26 @@ func serveNewsServer(file string) error {
 			return nil
 		}},
 	})
-	must(server.AddTemplate(s, "news://{name}", "news", readText))
-	must(server.AddTool(s, "publish", "", func(ctx context.Context, c *server.Call, in struct{ URI string }) (string, error) {
+	server.AddTemplate(s, "news://{name}", "news", readText)
+	server.AddTool(s, "publish", "", func(ctx context.Context, c *server.Call, in struct{ URI string }) (string, error) {
 		s.ResourceUpdated(in.URI)
 		c.Log(ctx, mcp.LoggingLevelInfo, "", "published "+in.URI)
 		return "", c.Log(ctx, mcp.LoggingLevelAlert, "", "alert about "+in.URI)
-	}))
-	must(server.AddTool(s, "readers", "", func(context.Context, *server.Call, struct{}) (string, error) {
+	})
+	server.AddTool(s, "readers", "", func(context.Context, *server.Call, struct{}) (string, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		return strings.Join(readers, ", "), nil
-	}))
+	})
 	listener, err := net.FileListener(os.NewFile(listenerFD, "listener"))
 	if err != nil {
 		return err
 	}
-	return http.Serve(listener, s.Handler(&streamable.HandlerOptions{
+	return http.Serve(listener, must(s.Handler(&streamable.HandlerOptions{
 		Sessions: streamable.Sessions{Store: events},
 		Streams:  streamable.Streams{Retry: 10 * time.Millisecond},
 		Access:   streamable.Access{Principal: func(r *http.Request) (string, error) { return r.Header.Get("Authorization"), nil }},
-	}))
+	})))
 }
 
 // startNewsServer starts the server in a child process, and returns the function that kills it.
@@ -218,15 +218,15 @@ func TestCallDuringShutdownIsServedByNextServer(t *testing.T) {
 	started, release := make(chan struct{}), make(chan struct{})
 	start := func(name string) (*server.Server, *streamable.Handler) {
 		s := server.New(name, "1", nil)
-		must(server.AddTool(s, "slow", "", func(context.Context, *server.Call, struct{}) (string, error) {
+		server.AddTool(s, "slow", "", func(context.Context, *server.Call, struct{}) (string, error) {
 			close(started)
 			<-release
 			return name, nil
-		}))
-		must(server.AddTool(s, "quick", "", func(context.Context, *server.Call, struct{}) (string, error) {
+		})
+		server.AddTool(s, "quick", "", func(context.Context, *server.Call, struct{}) (string, error) {
 			return name, nil
-		}))
-		return s, s.Handler(nil)
+		})
+		return s, must(s.Handler(nil))
 	}
 	first, firstHandler := start("first")
 	var current atomic.Pointer[streamable.Handler]

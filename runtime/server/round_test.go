@@ -218,7 +218,7 @@ func sampling() *mcp.CreateMessageRequestParams {
 
 // addTool adds the tool "do" that runs f.
 func addTool(s *server.Server, f func(ctx context.Context, c *server.Call) (string, error)) {
-	must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ map[string]any) (string, error) { return f(ctx, c) }))
+	server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ map[string]any) (string, error) { return f(ctx, c) })
 }
 
 const do = `{"name":"do"}`
@@ -381,19 +381,19 @@ func TestInputOnlyInCallsThatHaveRounds(t *testing.T) {
 			return struct{}{}, ask(ctx, c)
 		}),
 	}}})
-	must(server.AddPrompt(s, "greet", "", func(ctx context.Context, c *server.Call, in nameForm) (string, error) {
+	server.AddPrompt(s, "greet", "", func(ctx context.Context, c *server.Call, in nameForm) (string, error) {
 		return "Hello.", ask(ctx, c)
 	}, server.Complete("name", func(ctx context.Context, c *server.Call, _ string, _ map[string]string) ([]string, error) {
 		return nil, ask(ctx, c)
-	})))
-	must(server.AddResource(s, "test://a", "a", func(ctx context.Context, c *server.Call, _ server.Resource) (string, error) {
-		return "text", ask(ctx, c)
 	}))
-	must(server.AddTemplate(s, "test://all/{x}", "all", func(ctx context.Context, c *server.Call, _ server.Resource) (string, error) {
+	server.AddResource(s, "test://a", "a", func(ctx context.Context, c *server.Call, _ server.Resource) (string, error) {
+		return "text", ask(ctx, c)
+	})
+	server.AddTemplate(s, "test://all/{x}", "all", func(ctx context.Context, c *server.Call, _ server.Resource) (string, error) {
 		return "text", nil
 	}, server.ListFunc(func(ctx context.Context, c *server.Call, _ string) ([]mcp.Resource, string, error) {
 		return nil, "", ask(ctx, c)
-	})))
+	}))
 	addTool(s, func(context.Context, *server.Call) (string, error) { return "", nil })
 	c := connectRounds(t, s)
 	for _, tt := range []struct{ method, params string }{
@@ -580,8 +580,8 @@ func TestStateOfOtherRequestIsRejected(t *testing.T) {
 		add := func(s *server.Server) *server.Server {
 			ask := func(ctx context.Context, c *server.Call) (string, error) { return askName(ctx, c, "Who?") }
 			addTool(s, ask)
-			must(server.AddTool(s, "other", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) { return ask(ctx, c) }))
-			must(server.AddPrompt(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) { return ask(ctx, c) }))
+			server.AddTool(s, "other", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) { return ask(ctx, c) })
+			server.AddPrompt(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) { return ask(ctx, c) })
 			return s
 		}
 		s := add(newServer(t, cfg))
@@ -624,7 +624,7 @@ func TestStateOfFirstFormatContinues(t *testing.T) {
 	const state = "AYeI6wx6qHjvxMrwovNG2S4XIW9dIkoDLEvmnJmHHFkel5MtAr3YIMNtSfnD6cNZJkh8IN2TY8UFEnxJ67t95VVy27TOmPU3keNM-pOrrZbLynLMthf_jP-ayIIB-KAxFIGtzUPoyJ6HIAaN9IY0SF8gbUvoUdlEr5LddIY0v5la4XEaXp75UIIUcB5DycaKvp-UH9R7K65D-PQaGnEXjMf7ag94GygJGzPNoCQdjRIR_OEWtiiS"
 	synctest.Test(t, func(t *testing.T) { // whose time is that of the state
 		s := newServer(t, server.Config{Shared: server.Shared{StateKeys: [][]byte{bytes.Repeat([]byte("k"), 32)}}})
-		must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) { return askName(ctx, c, "Who?") }, server.Version("2")))
+		server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) { return askName(ctx, c, "Who?") }, server.Version("2"))
 		got := connectRounds(t, s).round("tools/call", do, &round{state: state}, map[string]string{"elicitation-2f71d6acc306": accept(`{"name":"Ada"}`)})
 		equal(t, "result", "accept Ada", got.text)
 	})
@@ -638,9 +638,9 @@ func TestStateIsBoundToVersionOfTool(t *testing.T) {
 			s := server.New("test", version, &server.Config{Shared: server.Shared{StateKeys: keys}})
 			t.Cleanup(func() { s.Close() })
 			ask := func(ctx context.Context, c *server.Call) (string, error) { return askName(ctx, c, "Who?") }
-			must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) { return ask(ctx, c) }, options...))
-			must(server.AddPrompt(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) { return ask(ctx, c) }))
-			must(server.AddResource(s, "test:do", "do", func(ctx context.Context, c *server.Call, _ server.Resource) (string, error) { return ask(ctx, c) }))
+			server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) { return ask(ctx, c) }, options...)
+			server.AddPrompt(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) { return ask(ctx, c) })
+			server.AddResource(s, "test:do", "do", func(ctx context.Context, c *server.Call, _ server.Resource) (string, error) { return ask(ctx, c) })
 			return connectRounds(t, s)
 		}
 		v1, v2, both := server.Version("1"), server.Version("2"), server.Version("2", "0", "1")
@@ -1018,16 +1018,16 @@ func TestURLsOfModernTasks(t *testing.T) {
 			s, _ := withTasks(t, memory.New(), func(s *server.Server) {
 				support := server.Tasks(receiver.Support{After: -1, Restartable: restartable})
 				const page = "https://example.com/login?id={id}"
-				must(server.AddTool(s, "elicit", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+				server.AddTool(s, "elicit", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 					action, err := c.ElicitURL(ctx, "Log in.", page, "")
 					return string(action), err
-				}, support))
-				must(server.AddTool(s, "require", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+				}, support)
+				server.AddTool(s, "require", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 					return "", c.RequireURL(ctx, "Log in.", page, "")
-				}, support))
-				must(server.AddTool(s, "require-in-branch", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+				}, support)
+				server.AddTool(s, "require-in-branch", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 					return "", c.RunAll(ctx, func(ctx context.Context) error { return c.RequireURL(ctx, "Log in.", page, "") })
-				}, support))
+				}, support)
 			})
 			c := connectModern(t, s)
 			c.ctx = transport.WithPrincipal(t.Context(), "ann")

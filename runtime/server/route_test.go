@@ -57,7 +57,7 @@ func TestRoutesHaveOnlyFeaturesThatConcernThem(t *testing.T) {
 
 // addTo returns a function that adds a tool.
 func addTo(options ...server.ToolOption) func(*server.Server) {
-	return func(s *server.Server) { must(server.AddTool(s, "do", "", sayHi, options...)) }
+	return func(s *server.Server) { server.AddTool(s, "do", "", sayHi, options...) }
 }
 
 // expectFile compares lines with those of a file.
@@ -109,7 +109,7 @@ func TestRequestIsRejectedInOrder(t *testing.T) {
 					}
 				}
 				s := newServer(t, cfg)
-				must(server.AddTool(s, "only", "", sayHi, server.Tasks(receiver.Support{Mode: mcp.TaskSupportRequired})))
+				server.AddTool(s, "only", "", sayHi, server.Tasks(receiver.Support{Mode: mcp.TaskSupportRequired}))
 				for _, method := range methods {
 					c := connectModern(t, s)
 					c.ctx = auth.WithIdentity(t.Context(), &auth.Identity{Subject: "ann"})

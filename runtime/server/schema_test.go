@@ -86,12 +86,12 @@ func roundTrip[T any](t *testing.T, want string, values ...T) {
 		t.Errorf("%s: schema\n%s, want\n%s", typ, schema, full)
 	}
 	s := newServer(t, server.Config{})
-	if _, err := server.AddTool(s, "echo", "", func(_ context.Context, _ *server.Call, in member[T]) (member[T], error) { return in, nil }); err != nil {
+	if err := server.AddTool(s, "echo", "", func(_ context.Context, _ *server.Call, in member[T]) (member[T], error) { return in, nil }).Err(); err != nil {
 		t.Errorf("%s: %v", typ, err)
 		return
 	}
 	for i, v := range values {
-		must(server.AddTool(s, fmt.Sprint("give", i), "", func(context.Context, *server.Call, struct{}) (member[T], error) { return member[T]{v}, nil }))
+		server.AddTool(s, fmt.Sprint("give", i), "", func(context.Context, *server.Call, struct{}) (member[T], error) { return member[T]{v}, nil })
 	}
 	c := connect(t, s, clientConfig{})
 	for i, v := range values {
@@ -195,13 +195,13 @@ func TestInferredSchemaMatchesJSON(t *testing.T) {
 // Types that are encoded and decoded differently have a schema for each direction.
 func TestArgumentAndOutputSchemasMayDiffer(t *testing.T) {
 	s := newServer(t, server.Config{})
-	must(server.AddTool(s, "a", "", func(_ context.Context, _ *server.Call, in member[posted]) (member[posted], error) { return in, nil }))
-	must(server.AddTool(s, "b", "", func(context.Context, *server.Call, struct{}) (member[error], error) {
+	server.AddTool(s, "a", "", func(_ context.Context, _ *server.Call, in member[posted]) (member[posted], error) { return in, nil })
+	server.AddTool(s, "b", "", func(context.Context, *server.Call, struct{}) (member[error], error) {
 		return member[error]{errors.New("x")}, nil
-	}))
-	must(server.AddTool(s, "c", "", func(context.Context, *server.Call, struct{}) (member[fmt.Stringer], error) {
+	})
+	server.AddTool(s, "c", "", func(context.Context, *server.Call, struct{}) (member[fmt.Stringer], error) {
 		return member[fmt.Stringer]{&url.URL{Path: "x"}}, nil
-	}))
+	})
 	c := connect(t, s, clientConfig{})
 	c.expect("tools/call", `{"name":"a","arguments":{"v":3}}`, `{"content":[{"type":"text","text":"{\"v\":\"posted\"}"}],"structuredContent":{"v":"posted"}}`)
 	c.expect("tools/call", `{"name":"b"}`, `{"content":[{"type":"text","text":"{\"v\":{}}"}],"structuredContent":{"v":{}}}`)
@@ -272,6 +272,6 @@ type described struct {
 
 func addToolError[In any](t *testing.T) error {
 	s := newServer(t, server.Config{})
-	_, err := server.AddTool(s, "x", "", func(context.Context, *server.Call, In) (string, error) { return "", nil })
+	err := server.AddTool(s, "x", "", func(context.Context, *server.Call, In) (string, error) { return "", nil }).Err()
 	return err
 }

@@ -43,7 +43,7 @@ func protectedCall(t testing.TB, protected bool) func() {
 	if err := s.Err(); err != nil {
 		t.Fatal(err)
 	}
-	h := s.Handler(&o)
+	h := must(s.Handler(&o))
 	t.Cleanup(func() { h.Close() })
 	const body = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}},"name":"hi"}}`
 	header := http.Header{

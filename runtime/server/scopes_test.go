@@ -169,7 +169,7 @@ func TestProtectedServer(t *testing.T) {
 	x := new(protectedServer)
 	s := newServer(t, server.Config{Features: server.Features{Scopes: map[string][]string{"prompts/list": {"list"}}}})
 	x.add(s)
-	h := s.Handler(&streamable.HandlerOptions{Auth: newProtector(t, auth.Config{Scopes: []string{"mcp"}})})
+	h := must(s.Handler(&streamable.HandlerOptions{Auth: newProtector(t, auth.Config{Scopes: []string{"mcp"}})}))
 	defer h.Close()
 	sessions := map[string]string{}
 	for _, test := range []struct {
@@ -277,7 +277,7 @@ func TestStreamsEndWithTheToken(t *testing.T) {
 			time.Sleep(20 * time.Minute)
 			return "done", nil
 		})
-		h := s.Handler(&streamable.HandlerOptions{Auth: newProtector(t, auth.Config{})})
+		h := must(s.Handler(&streamable.HandlerOptions{Auth: newProtector(t, auth.Config{})}))
 		defer s.Close()
 		defer h.Close()
 		const short = "ann/short"
@@ -337,10 +337,10 @@ func TestServerRejectsCallsWithTooFewScopes(t *testing.T) {
 	x := new(protectedServer)
 	s := newServer(t, server.Config{})
 	x.add(s)
-	h := s.Handler(&streamable.HandlerOptions{
+	h := must(s.Handler(&streamable.HandlerOptions{
 		Auth:   newProtector(t, auth.Config{}),
 		Access: streamable.Access{RequiredScopes: func(context.Context, string, []byte) []string { return nil }},
-	})
+	}))
 	defer h.Close()
 	for _, era := range []string{"2025-11-25", "-"} {
 		for token, want := range map[string]string{"ann": "too few scopes", "ann/write": "done"} {
@@ -361,7 +361,7 @@ func TestScopesAreNotNeededWithoutAuthorization(t *testing.T) {
 	x := new(protectedServer)
 	s := newServer(t, server.Config{Features: server.Features{Scopes: map[string][]string{"*": {"mcp"}}}})
 	x.add(s)
-	h := s.Handler(nil)
+	h := must(s.Handler(nil))
 	defer h.Close()
 	r := send(t, h, "-", "", "tools/call", `{"name":"write"}`)
 	if calls := x.take(); r.Code != 200 || !slices.Equal(calls, []string{"write  true <nil> kept"}) {
@@ -388,7 +388,7 @@ func TestResultsOfProtectedServersArePrivate(t *testing.T) {
 	} {
 		s := newServer(t, server.Config{Features: server.Features{Caching: c.caching}})
 		server.AddTool(s, "hi", "", sayHi)
-		h := s.Handler(&c.options)
+		h := must(s.Handler(&c.options))
 		for _, method := range []string{"server/discover", "tools/list"} {
 			w := send(t, h, "-", "ann", method, "{}")
 			if got := part(w.Body.String(), "result", "cacheScope"); got != c.want {
@@ -455,7 +455,7 @@ func TestTaskOutlivesItsToken(t *testing.T) {
 			}
 			return i.Subject + " " + c.Principal(), nil
 		}, server.Tasks(receiver.Support{After: -1}), server.RequireScopes("short"))
-		h := s.Handler(&streamable.HandlerOptions{Auth: newProtector(t, auth.Config{})})
+		h := must(s.Handler(&streamable.HandlerOptions{Auth: newProtector(t, auth.Config{})}))
 		defer s.Close()
 		defer h.Close()
 		sessionOf := func(era, token string) string {
@@ -492,10 +492,10 @@ func TestProtectedStatelessServer(t *testing.T) {
 	x := new(protectedServer)
 	s := newServer(t, server.Config{})
 	x.add(s)
-	h := s.Handler(&streamable.HandlerOptions{
+	h := must(s.Handler(&streamable.HandlerOptions{
 		Auth: newProtector(t, auth.Config{}), Stateless: true,
 		Access: streamable.Access{Principal: func(*http.Request) (string, error) { return "ignored", nil }},
-	})
+	}))
 	defer h.Close()
 	for token, want := range map[string]int{"": 401, "ann": 403, "ann/write": 200} {
 		w := send(t, h, "", token, "tools/call", `{"name":"write"}`)
@@ -512,7 +512,7 @@ func TestScopesOfManySubscriptions(t *testing.T) {
 	const limit = 50
 	s := newServer(t, server.Config{Limits: server.Limits{Subscriptions: limit}})
 	new(protectedServer).add(s)
-	h := s.Handler(&streamable.HandlerOptions{Auth: newProtector(t, auth.Config{})})
+	h := must(s.Handler(&streamable.HandlerOptions{Auth: newProtector(t, auth.Config{})}))
 	defer h.Close()
 	for _, test := range []struct {
 		distinct, repeated int // URIs

@@ -575,11 +575,11 @@ func TestSignalErrors(t *testing.T) {
 		d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
 			return "", server.Sleep(ctx, c, "night", func() time.Time { return time.Now().Add(8 * time.Hour) })
 		})
-		must(server.AddTool(d.s, "lasts", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+		server.AddTool(d.s, "lasts", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			_, err := server.Await[int](ctx, c, "n")
 			<-ctx.Done()
 			return "", err
-		}, server.DefineTool(func(t *mcp.Tool) { t.Execution = &mcp.ToolExecution{TaskSupport: new(mcp.TaskSupportRequired)} })))
+		}, server.DefineTool(func(t *mcp.Tool) { t.Execution = &mcp.ToolExecution{TaskSupport: new(mcp.TaskSupportRequired)} }))
 		c := connect(t, d.s, clientConfig{})
 		created, _ := c.call("tools/call", `{"name":"lasts","task":{}}`)
 		synctest.Wait()
@@ -935,7 +935,7 @@ func TestSelectInRounds(t *testing.T) {
 func TestSignalOfPromotedCall(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, m := withTasksOf(t, server.Config{Tasks: task.Config{Recovery: task.Recovery{ParkAfter: time.Second}}, Session: session.Config{Principal: "ada"}}, memory.New(), func(s *server.Server) {
-			must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) { return payment(ctx, c) }, server.Durable()))
+			server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) { return payment(ctx, c) }, server.Durable())
 		})
 		c := connectModern(t, s)
 		id := c.startTask("do", `{}`)
@@ -972,7 +972,7 @@ func TestSignalFromOtherMember(t *testing.T) {
 					cfg.Tasks.Recovery.ParkAfter = -1
 				}
 				add := func(s *server.Server) {
-					must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) { return payment(ctx, c) }, server.Durable()))
+					server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) { return payment(ctx, c) }, server.Durable())
 				}
 				worker, _ := withTasksOf(t, cfg, f.Store(), add)
 				cfg.Tasks.Member.Tools = []string{}

@@ -114,17 +114,28 @@ func (s *Server) shutdown(ctx context.Context) error {
 
 // Handler starts the server, as [Server.Start] does, and returns an [http.Handler] that serves
 // clients over Streamable HTTP, at any path. Options may be nil. Their Logger defaults to that of
-// the server, and their RequiredScopes to [Server.RequiredScopes]. If the server cannot start, the
-// error is logged, and clients receive status 500. To end it in order, call [Server.Shutdown], then
-// Shutdown of the handler, then that of the [http.Server]. [Server.ListenAndServe] does all of
-// this. The handler rejects requests with status 503 from the moment when the server shuts down, so
-// that clients send them again.
-func (s *Server) Handler(options *streamable.HandlerOptions) *streamable.Handler {
+// the server, and their RequiredScopes to [Server.RequiredScopes].
+//
+// Handler fails with the error of the start, which lists all mistakes of the program, or if an option
+// is invalid. It returns an error, and not a handler that answers 500, because a start opens stores
+// and recovers tasks: a process in which that fails should end before a load balancer sends it
+// clients.
+//
+// To end the server in order, call [Server.Shutdown], then Shutdown of the handler, then that of the
+// [http.Server]. [Server.ListenAndServe] does all of this. The handler rejects requests with status
+// 503 from the moment when the server shuts down, so that clients send them again.
+func (s *Server) Handler(options *streamable.HandlerOptions) (*streamable.Handler, error) {
 	var o streamable.HandlerOptions
 	if options != nil {
 		o = *options
 	}
-	s.record(o.Check())
+	fault := s.record(o.Check())
+	if err := s.Start(context.Background()); err != nil {
+		return nil, err // has the fault, unless the server runs
+	}
+	if fault != nil {
+		return nil, fault
+	}
 	o.Logger = cmp.Or(o.Logger, s.cfg.Logger)
 	if o.Responder == nil && s.servesModern() {
 		o.Responder = s.responder
@@ -144,9 +155,6 @@ func (s *Server) Handler(options *streamable.HandlerOptions) *streamable.Handler
 		s.protected.Store(true)
 		s.features.Add(1)
 	}
-	if err := s.Start(context.Background()); err != nil {
-		s.cfg.Logger.Error("server not started", "error", err)
-	}
 	h := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { s.Serve(conn) }, o) // Serve closes conn if it fails
 	s.mu.Lock()
 	s.handlers = append(s.handlers, h)
@@ -155,7 +163,7 @@ func (s *Server) Handler(options *streamable.HandlerOptions) *streamable.Handler
 	if closed {
 		h.Drain()
 	}
-	return h
+	return h, nil
 }
 
 // Streams returns the number of open event streams of the server's HTTP handlers; see
@@ -229,7 +237,11 @@ func (s *Server) ListenAndServe(ctx context.Context, address string, options *Li
 	if log == nil {
 		log = slog.Default()
 	}
-	handler := s.Handler(&o.HandlerOptions)
+	handler, err := s.Handler(&o.HandlerOptions)
+	if err != nil {
+		listener.Close()
+		return err
+	}
 	others := http.NotFoundHandler()
 	if o.Auth != nil {
 		others = o.Auth.Handler(nil)

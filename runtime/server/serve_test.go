@@ -274,7 +274,7 @@ func TestListenAndServeFails(t *testing.T) {
 func TestHandlerUsesOptions(t *testing.T) {
 	for _, o := range []*streamable.HandlerOptions{nil, {Stateless: true}} {
 		s := newServer(t, server.Config{})
-		h := s.Handler(o)
+		h := must(s.Handler(o))
 		w := postInitialize(h)
 		if id := w.Header().Get("Mcp-Session-Id"); w.Code != http.StatusOK || (id == "") != (o != nil) {
 			t.Errorf("status %d, session %q", w.Code, id)

@@ -44,8 +44,8 @@ func (m *mistake) Unwrap() error { return m.err }
 // record records an error of a call from outside of this package, unless it is nil, and returns it.
 // Once the server has started, the error is only logged.
 func (s *Server) record(err error) error {
-	if err == nil {
-		return nil
+	if err == nil || s == nil {
+		return err
 	}
 	m := &mistake{err: err}
 	m.file, m.line = callSite()
@@ -93,8 +93,8 @@ func callSite() (file string, line int) {
 //
 //	main.go:14: server: tool "greet": nil function
 //
-// The server does not start while there are mistakes, so that the errors of those functions need
-// not be checked. After the start, such errors are only returned and logged as warnings.
+// The server does not start while there are mistakes, so that [Handle.Err] need not be checked. After
+// the start, mistakes are only logged as warnings.
 func (s *Server) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,6 +22,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
 // here returns the file and the line of its caller, as errors name it.
@@ -42,31 +43,31 @@ func TestMistakesAreRecordedWithTheirLine(t *testing.T) {
 		}
 		want = append(want, at, text)
 	}
-	_, err := server.AddTool[struct{}, string](s, "a", "", nil)
+	err := server.AddTool[struct{}, string](s, "a", "", nil).Err()
 	add(err, here(), `server: tool "a": nil function`)
-	_, err = server.AddTool(s, "b", "", sayHi, server.Durable())
+	err = server.AddTool(s, "b", "", sayHi, server.Durable()).Err()
 	add(err, here(), `server: tool "b": tasks need Config.Tasks.Store`)
-	_, err = server.AddTool(s, "c", "", sayHi, server.DefineTool(func(t *mcp.Tool) { t.Name = "d" }))
+	err = server.AddTool(s, "c", "", sayHi, server.DefineTool(func(t *mcp.Tool) { t.Name = "d" })).Err()
 	add(err, here(), `server: tool "c": DefineTool changed the name to "d"`)
-	_, err = server.AddTool(s, "e", "", sayHi, server.DefineTool(nil))
+	err = server.AddTool(s, "e", "", sayHi, server.DefineTool(nil)).Err()
 	add(err, here(), `server: tool "e": nil option`)
-	_, err = server.AddTool(s, "e2", "", sayHi, server.DefineToolFor(nil))
+	err = server.AddTool(s, "e2", "", sayHi, server.DefineToolFor(nil)).Err()
 	add(err, here(), `server: tool "e2": nil option`)
-	_, err = server.AddTool(s, "e3", "", sayHi, server.ToolOptions(server.DefineToolFor(nil)))
+	err = server.AddTool(s, "e3", "", sayHi, server.ToolOptions(server.DefineToolFor(nil))).Err()
 	add(err, here(), `server: tool "e3": nil option`)
-	_, err = server.AddTool(s, "f", "", func(context.Context, *server.Call, struct{}) ([]byte, error) { return nil, nil })
+	err = server.AddTool(s, "f", "", func(context.Context, *server.Call, struct{}) ([]byte, error) { return nil, nil }).Err()
 	add(err, here(), `server: tool "f": output: want string for text, or a content block for binary data, got []byte`)
-	_, err = s.AddRawTool(mcp.Tool{Name: "g"}, nil)
+	err = s.AddRawTool(mcp.Tool{Name: "g"}, nil).Err()
 	add(err, here(), `server: tool "g": nil function`)
-	_, err = server.AddPrompt(s, "h", "", prompt, server.DefinePrompt(func(p *mcp.Prompt) { p.Name = "" }))
+	err = server.AddPrompt(s, "h", "", prompt, server.DefinePrompt(func(p *mcp.Prompt) { p.Name = "" })).Err()
 	add(err, here(), `server: prompt "h": DefinePrompt changed the name to ""`)
-	_, err = server.AddResource(s, "test://i", "i", readText, server.DefineResource(func(r *mcp.Resource) { r.URI = "test://j" }))
+	err = server.AddResource(s, "test://i", "i", readText, server.DefineResource(func(r *mcp.Resource) { r.URI = "test://j" })).Err()
 	add(err, here(), `server: resource "test://i": DefineResource changed the URI to "test://j"`)
-	_, err = server.AddResource(s, "test://k", "k", func(context.Context, *server.Call, server.Resource) (int, error) { return 0, nil })
+	err = server.AddResource(s, "test://k", "k", func(context.Context, *server.Call, server.Resource) (int, error) { return 0, nil }).Err()
 	add(err, here(), `server: resource "test://k": output: want string, []byte, mcp.AnyResourceContents or a slice of these, got int`)
-	_, err = server.AddTemplate[string](s, "test://{l}", "l", nil)
+	err = server.AddTemplate[string](s, "test://{l}", "l", nil).Err()
 	add(err, here(), `server: resource template "test://{l}": nil function`)
-	func() { _, err = server.AddTemplate(s, "test://{m}", "", readText) }()
+	func() { err = server.AddTemplate(s, "test://{m}", "", readText).Err() }()
 	add(err, here(), `server: resource template needs both a name and a URI template`)
 	err = s.DeclareExtension("n", nil)
 	add(err, here(), `server: extension "n": want an identifier with a prefix, such as "com.example/name"`)
@@ -113,7 +114,7 @@ func TestMistakesAfterStartAreLogged(t *testing.T) {
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := server.AddTool(s, "no name", "", sayHi); err == nil {
+	if err := server.AddTool(s, "no name", "", sayHi).Err(); err == nil {
 		t.Error("no error")
 	}
 	if s.Err() != nil || !strings.Contains(out.String(), `level=WARN msg="feature not added" error="start_test.go:`) {
@@ -122,21 +123,55 @@ func TestMistakesAfterStartAreLogged(t *testing.T) {
 	connect(t, s, clientConfig{})
 }
 
-func TestHandlerOfServerWithMistakesAnswers500(t *testing.T) {
-	var out bytes.Buffer
-	s := server.New("s", "1", &server.Config{Logger: slog.New(slog.NewTextHandler(&out, nil))})
+// A handle that a function returns for an invalid feature has the error, and none of its methods
+// changes a feature.
+func TestHandleOfInvalidFeatureHasItsError(t *testing.T) {
+	s := server.New("s", "1", nil)
 	defer s.Close()
-	server.AddTool(s, "secret name", "", sayHi)
-	h := s.Handler(nil)
-	defer h.Close()
-	for range 2 {
-		w := postInitialize(h)
-		if w.Code != http.StatusInternalServerError || strings.Contains(w.Body.String(), "secret") {
-			t.Errorf("status %d, %s", w.Code, w.Body)
+	h := server.AddTool(s, "no name", "", sayHi)
+	want := h.Err()
+	if want == nil || !errors.Is(s.Err(), want) {
+		t.Fatalf("Err returns %v, that of the server %v", want, s.Err())
+	}
+	for name, err := range map[string]error{
+		"Change": h.Change(func(*mcp.Tool) {}), "Disable": h.Disable(), "Enable": h.Enable(), "Remove": h.Remove(),
+	} {
+		if err != want {
+			t.Errorf("%s: %v, want %v", name, err, want)
 		}
 	}
-	if n := strings.Count(out.String(), "\n"); n != 1 || !strings.Contains(out.String(), "secret name") {
-		t.Errorf("log: %s", &out)
+	if err := server.AddTool(s, "name", "", sayHi).Err(); err != nil {
+		t.Errorf("Err of a valid feature returns %v", err)
+	}
+}
+
+// The error of Handler lists every mistake, and those of its options. Other handlers of the server
+// answer 500, without details.
+func TestServerWithMistakesHasNoHandler(t *testing.T) {
+	s := server.New("s", "1", &server.Config{Logger: slog.New(slog.DiscardHandler)})
+	defer s.Close()
+	server.AddTool(s, "secret name", "", sayHi)
+	server.AddTool(s, "other name", "", sayHi)
+	h, err := s.Handler(&streamable.HandlerOptions{Limits: streamable.Limits{Sessions: -3}})
+	if h != nil || err == nil || strings.Count(err.Error(), "start_test.go:") != 3 || !strings.Contains(err.Error(), "secret") ||
+		!strings.Contains(err.Error(), "other") || !strings.Contains(err.Error(), "Limits.Sessions (-3)") {
+		t.Errorf("got %v, %v", h, err)
+	}
+	h = streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { s.Serve(conn) }, streamable.HandlerOptions{Logger: slog.New(slog.DiscardHandler)})
+	defer h.Close()
+	if w := postInitialize(h); w.Code != http.StatusInternalServerError || strings.Contains(w.Body.String(), "secret") {
+		t.Errorf("status %d, %s", w.Code, w.Body)
+	}
+}
+
+// Invalid options are the error of Handler also if the server runs.
+func TestHandlerOfRunningServerChecksItsOptions(t *testing.T) {
+	s := server.New("s", "1", &server.Config{Logger: slog.New(slog.DiscardHandler)})
+	defer s.Close()
+	must(s.Handler(nil)).Close()
+	h, err := s.Handler(&streamable.HandlerOptions{Limits: streamable.Limits{Sessions: -3}})
+	if h != nil || err == nil || !strings.Contains(err.Error(), "Limits.Sessions (-3)") {
+		t.Errorf("got %v, %v", h, err)
 	}
 }
 
@@ -149,8 +184,8 @@ func TestRecoverOfConfigServesUnknownTools(t *testing.T) {
 			return "", ctx.Err()
 		}
 		first, _ := withTasks(t, store, func(s *server.Server) {
-			must(server.AddTool(s, "old", "", hang, server.Durable()))
-			must(server.AddTool(s, "kept", "", hang, server.Durable()))
+			server.AddTool(s, "old", "", hang, server.Durable())
+			server.AddTool(s, "kept", "", hang, server.Durable())
 		})
 		c := connect(t, first, clientConfig{})
 		old, _ := c.call("tools/call", `{"name":"old","task":{}}`)
@@ -163,7 +198,7 @@ func TestRecoverOfConfigServesUnknownTools(t *testing.T) {
 			return func(context.Context, *task.Run) (codec.Encoder, error) { return server.Text("from Recover"), nil }
 		}}}}
 		second, _ := withTasksOf(t, cfg, store, func(s *server.Server) {
-			must(server.AddTool(s, "kept", "", sayHi, server.Durable()))
+			server.AddTool(s, "kept", "", sayHi, server.Durable())
 		})
 		c = connect(t, second, clientConfig{})
 		for created, want := range map[string]string{old: "from Recover", kept: "hi"} {
@@ -210,9 +245,9 @@ func TestStartFailsWhileStoreIsInUse(t *testing.T) {
 // The zero Mode of the option Tasks means optional.
 func TestTaskSupportFollowsOption(t *testing.T) {
 	s, _ := withTasks(t, memory.New(), func(s *server.Server) {
-		must(server.AddTool(s, "a", "", sayHi, server.Durable()))
-		must(server.AddTool(s, "b", "", sayHi, server.Tasks(receiver.Support{})))
-		must(server.AddTool(s, "c", "", sayHi, server.Tasks(receiver.Support{Mode: mcp.TaskSupportRequired})))
+		server.AddTool(s, "a", "", sayHi, server.Durable())
+		server.AddTool(s, "b", "", sayHi, server.Tasks(receiver.Support{}))
+		server.AddTool(s, "c", "", sayHi, server.Tasks(receiver.Support{Mode: mcp.TaskSupportRequired}))
 	})
 	var list mcp.ListToolsResult
 	result, _ := connect(t, s, clientConfig{}).call("tools/list", "")

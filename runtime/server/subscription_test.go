@@ -23,7 +23,7 @@ import (
 func TestMaxURI(t *testing.T) {
 	const limit = 100
 	s := newServer(t, server.Config{Limits: server.Limits{URI: limit}})
-	must(server.AddTemplate(s, "x://{name}", "x", readText))
+	server.AddTemplate(s, "x://{name}", "x", readText)
 	c := connect(t, s, clientConfig{})
 	longest := "x://" + strings.Repeat("a", limit-4)
 	for _, method := range []string{"resources/read", "resources/subscribe", "resources/unsubscribe"} {
@@ -35,14 +35,14 @@ func TestMaxURI(t *testing.T) {
 			t.Errorf("%s: got code %d, %q, want %q", method, code, message, want)
 		}
 	}
-	if _, err := server.AddResource(s, longest+"a", "x", readText); err == nil {
+	if err := server.AddResource(s, longest+"a", "x", readText).Err(); err == nil {
 		t.Error("a resource was added that no client can read")
 	}
 }
 
 func TestMaxSubscriptionBytes(t *testing.T) {
 	s := newServer(t, server.Config{Limits: server.Limits{SubscriptionBytes: 20}})
-	must(server.AddTemplate(s, "x://{name}", "x", readText))
+	server.AddTemplate(s, "x://{name}", "x", readText)
 	c := connect(t, s, clientConfig{})
 	c.expect("resources/subscribe", `{"uri":"x://aaaaaa"}`, `{}`)
 	c.expect("resources/subscribe", `{"uri":"x://aaaaaa"}`, `{}`)
@@ -54,7 +54,7 @@ func TestMaxSubscriptionBytes(t *testing.T) {
 
 func TestSubscriptionsDoNotRetainMessages(t *testing.T) {
 	s := newServer(t, server.Config{})
-	must(server.AddTemplate(s, "x://{name}", "x", readText))
+	server.AddTemplate(s, "x://{name}", "x", readText)
 	c := connect(t, s, clientConfig{})
 	before, accepted := heap(), 0
 	for i := range 3 * server.DefaultMaxSubscriptionBytes / server.DefaultMaxURI {
@@ -102,7 +102,7 @@ func TestSubscriptionCallbacksDoNotOverlap(t *testing.T) {
 					Unsubscribe: func(context.Context, *server.Call, string) { events = append(events, "unsubscribed") },
 				},
 			})
-			must(server.AddResource(s, "x:a", "a", readText))
+			server.AddResource(s, "x:a", "a", readText)
 			c := connect(t, s, clientConfig{})
 			call := func(method string) chan error {
 				done := make(chan error, 1)
@@ -155,7 +155,7 @@ func TestSubscriptionCallbacksMayPanic(t *testing.T) {
 			},
 		})
 		for _, uri := range []string{"x:bad", "x:good"} {
-			must(server.AddResource(s, uri, "a", readText))
+			server.AddResource(s, uri, "a", readText)
 		}
 		c, _ := connectWithState(t, s, clientConfig{}, []byte(`{"subscriptions":["x:bad"]}`))
 		c.expectError("resources/subscribe", `{"uri":"x:bad"}`, jsonrpc.CodeInternalError)
@@ -176,7 +176,7 @@ func TestChangesDuringHandshakeAreAnnounced(t *testing.T) {
 	for _, inside := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newServer(t, server.Config{})
-			must(server.AddTool(s, "a", "", sayHi))
+			server.AddTool(s, "a", "", sayHi)
 			clientConn, serverConn := inmemory.Pair(inmemory.Options{})
 			handshake := func() {
 				send := func(text string) {
@@ -188,7 +188,7 @@ func TestChangesDuringHandshakeAreAnnounced(t *testing.T) {
 				clientConn.Read()
 				send(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
 				clientConn.Read()
-				must(server.AddTool(s, "b", "", sayHi))
+				server.AddTool(s, "b", "", sayHi)
 				synctest.Wait()
 				send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 			}

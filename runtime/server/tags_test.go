@@ -100,9 +100,9 @@ func TestArgumentsComplyWithStructTags(t *testing.T) {
 		} `json:"inner,omitzero"`
 	}
 	s := newServer(t, server.Config{})
-	must(server.AddTool(s, "paint", "", func(_ context.Context, _ *server.Call, in in) (string, error) {
+	server.AddTool(s, "paint", "", func(_ context.Context, _ *server.Call, in in) (string, error) {
 		return in.Color + strings.Repeat("!", in.N) + strings.Repeat("?", in.Inner.M), nil
-	}))
+	})
 	c := connect(t, s, clientConfig{})
 	c.expect("tools/list", "", `{"tools":[{"name":"paint","inputSchema":{"type":"object","properties":{"color":{"type":"string","enum":["red","green"]},`+
 		`"n":{"type":"integer","default":3,"minimum":1,"maximum":9},"inner":{"type":"object","properties":{"m":{"type":"integer","default":4}},"additionalProperties":false}},"required":["color"],"additionalProperties":false}}]}`)
@@ -226,9 +226,9 @@ func TestTypesDefineTheirSchema(t *testing.T) {
 		Others map[string]*tree `json:"o"`
 	}
 	s := newServer(t, server.Config{})
-	must(server.AddTool(s, "count", "", func(_ context.Context, _ *server.Call, in in) ([]int, error) {
+	server.AddTool(s, "count", "", func(_ context.Context, _ *server.Call, in in) ([]int, error) {
 		return []int{len(in.Root.Kids), len(in.Others)}, nil
-	}))
+	})
 	c := connect(t, s, clientConfig{})
 	if got := echoed(t, c, "count", `{"a/b c":{"Kids":[{"Kids":[]}]},"o":{"x":null,"y":{"Kids":[{"Kids":[]}]}}}`); got != "[1,2]" {
 		t.Error(got)
@@ -244,9 +244,9 @@ func TestTypesDefineTheirSchema(t *testing.T) {
 func TestDefineType(t *testing.T) {
 	s := newServer(t, server.Config{Features: server.Features{Types: []server.TypeDefinition{server.DefineType[foreign](point), server.DefineType[cents](`{"type":"number"}`)}}})
 	f := func(_ context.Context, _ *server.Call, in member[foreign]) (foreign, error) { return in.V, nil }
-	must(server.AddTool(s, "a", "", f))
-	must(server.AddTool(s, "b", "", f, server.DefineType[foreign](`{"type":"array"}`)))
-	must(server.AddTool(s, "c", "", func(_ context.Context, _ *server.Call, in member[cents]) (string, error) { return "", nil }))
+	server.AddTool(s, "a", "", f)
+	server.AddTool(s, "b", "", f, server.DefineType[foreign](`{"type":"array"}`))
+	server.AddTool(s, "c", "", func(_ context.Context, _ *server.Call, in member[cents]) (string, error) { return "", nil })
 	c := connect(t, s, clientConfig{})
 	list, _ := c.call("tools/list", "")
 	for _, want := range []string{
@@ -281,9 +281,7 @@ func TestInvalidSchemasOfTypesAreRejected(t *testing.T) {
 // addOutput adds a tool with the given output.
 func addOutput[Out any](t *testing.T, s *server.Server, name string, out Out) {
 	t.Helper()
-	if _, err := server.AddTool(s, name, "", func(context.Context, *server.Call, struct{}) (Out, error) { return out, nil }); err != nil {
-		t.Error(err)
-	}
+	server.AddTool(s, name, "", func(context.Context, *server.Call, struct{}) (Out, error) { return out, nil })
 }
 
 // Output that is not an object is sent in the member result of one.
@@ -331,6 +329,6 @@ func TestAddToolRejectsAmbiguousOutput(t *testing.T) {
 }
 
 func outputError[Out any](t *testing.T) error {
-	_, err := server.AddTool(newServer(t, server.Config{}), "x", "", func(context.Context, *server.Call, struct{}) (out Out, err error) { return })
+	err := server.AddTool(newServer(t, server.Config{}), "x", "", func(context.Context, *server.Call, struct{}) (out Out, err error) { return }).Err()
 	return err
 }

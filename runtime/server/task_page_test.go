@@ -41,7 +41,7 @@ func TestTaskElicitationNeedsNoSession(t *testing.T) {
 								return "", ctx.Err()
 							}
 						}
-						must(server.AddTool(s, "visit", "", visit, server.Tasks(receiver.Support{Mode: mcp.TaskSupportRequired, Restartable: true})))
+						server.AddTool(s, "visit", "", visit, server.Tasks(receiver.Support{Mode: mcp.TaskSupportRequired, Restartable: true}))
 					})
 					return s
 				}
@@ -85,7 +85,7 @@ func TestTaskElicitationNeedsNoSession(t *testing.T) {
 func TestRecordNamesTool(t *testing.T) {
 	store := memory.New()
 	s, _ := withTasks(t, store, func(s *server.Server) {
-		must(server.AddTool(s, "greet", "", sayHi, server.Durable()))
+		server.AddTool(s, "greet", "", sayHi, server.Durable())
 	})
 	c := connect(t, s, clientConfig{})
 	created, _ := c.call("tools/call", `{"name":"greet","arguments":{},"task":{}}`)

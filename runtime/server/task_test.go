@@ -68,9 +68,9 @@ func TestOneFunctionServesCallsAndTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		s, _ := withTasks(t, store, func(s *server.Server) {
-			must(server.AddTool(s, "order", "", orderTool, server.Tasks(receiver.Support{Mode: mcp.TaskSupportOptional, Immediate: "It is cooking."})))
-			must(server.AddTool(s, "plain", "", sayHi))
-			must(server.AddTool(s, "task", "", sayHi, server.DefineTool(func(t *mcp.Tool) { t.Execution = &mcp.ToolExecution{TaskSupport: new(mcp.TaskSupportRequired)} })))
+			server.AddTool(s, "order", "", orderTool, server.Tasks(receiver.Support{Mode: mcp.TaskSupportOptional, Immediate: "It is cooking."}))
+			server.AddTool(s, "plain", "", sayHi)
+			server.AddTool(s, "task", "", sayHi, server.DefineTool(func(t *mcp.Tool) { t.Execution = &mcp.ToolExecution{TaskSupport: new(mcp.TaskSupportRequired)} }))
 		})
 		client := respondWith(map[string]string{"elicitation/create": `{"action":"accept","content":{"name":"Ada"}}`})
 		c := connect(t, s, clientConfig{capabilities: clientCapabilities(t, `{"elicitation":{}}`), handler: client.serve})
@@ -126,7 +126,7 @@ func TestStoreDeclaresCapabilitiesOfTasks(t *testing.T) {
 		return string(must(codec.Marshal(tasks)))
 	}
 	s := newServer(t, server.Config{})
-	must(server.AddTool(s, "x", "", sayHi))
+	server.AddTool(s, "x", "", sayHi)
 	equalJSON(t, "without tasks", "", declared(s))
 
 	s, _ = withTasks(t, memory.New(), func(*server.Server) {})
@@ -152,12 +152,12 @@ func TestDurableToolRunsAgainAfterRestart(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
-		first, _ := withTasks(t, store, func(s *server.Server) { must(s.AddRawTool(mcp.Tool{Name: "order"}, hang, support)) })
+		first, _ := withTasks(t, store, func(s *server.Server) { s.AddRawTool(mcp.Tool{Name: "order"}, hang, support) })
 		c := connect(t, first, clientConfig{capabilities: clientCapabilities(t, `{"elicitation":{}}`)})
 		created, _ := c.call("tools/call", `{"name":"order","arguments":{"dish":"soup"},"task":{}}`)
 		first.Close()
 
-		second, _ := withTasks(t, store, func(s *server.Server) { must(server.AddTool(s, "order", "", orderTool, support)) })
+		second, _ := withTasks(t, store, func(s *server.Server) { server.AddTool(s, "order", "", orderTool, support) })
 		time.Sleep(time.Second)
 		client := respondWith(map[string]string{"elicitation/create": `{"action":"accept","content":{"name":"Ada"}}`})
 		c = connect(t, second, clientConfig{capabilities: clientCapabilities(t, `{"elicitation":{}}`), handler: client.serve})
@@ -225,7 +225,7 @@ func TestCallRateLimitsRequestsAndNotWork(t *testing.T) {
 				return server.Text("done"), nil
 			}
 			return func(s *server.Server) {
-				must(s.AddRawTool(mcp.Tool{Name: "work"}, run, server.Tasks(receiver.Support{Mode: mcp.TaskSupportRequired, Restartable: true})))
+				s.AddRawTool(mcp.Tool{Name: "work"}, run, server.Tasks(receiver.Support{Mode: mcp.TaskSupportRequired, Restartable: true}))
 			}
 		}
 		cfg := server.Config{Limits: server.Limits{Calls: 1}}
@@ -256,11 +256,11 @@ func TestCancellationEndsToolContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan error, 2)
 		s, _ := withTasks(t, memory.New(), func(s *server.Server) {
-			must(server.AddTool(s, "wait", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+			server.AddTool(s, "wait", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 				<-ctx.Done()
 				ended <- context.Cause(ctx)
 				return "", ctx.Err()
-			}, server.Tasks(receiver.Support{Mode: mcp.TaskSupportOptional})))
+			}, server.Tasks(receiver.Support{Mode: mcp.TaskSupportOptional}))
 		})
 		c := connect(t, s, clientConfig{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -282,10 +282,10 @@ func TestCancellationEndsToolContext(t *testing.T) {
 func TestShutdownWaitsForCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, server.Config{})
-		must(server.AddTool(s, "slow", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+		server.AddTool(s, "slow", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			time.Sleep(time.Minute)
 			return "done", nil
-		}))
+		})
 		c := connect(t, s, clientConfig{})
 		got := make(chan string)
 		go func() {
@@ -316,13 +316,13 @@ func TestRunShutsDownWhenContextEnds(t *testing.T) {
 	for _, tt := range []struct{ work, want time.Duration }{{time.Second, time.Second}, {time.Minute, 5 * time.Second}} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newServer(t, server.Config{})
-			must(server.AddTool(s, "slow", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+			server.AddTool(s, "slow", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 				select {
 				case <-time.After(tt.work):
 				case <-ctx.Done():
 				}
 				return "done", nil
-			}))
+			})
 			clientConn, serverConn := inmemory.Pair(inmemory.Options{})
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error)
@@ -359,7 +359,7 @@ func TestRunShutsDownWhenContextEnds(t *testing.T) {
 func TestHandlerCreatesTasksOfClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, server.Config{Limits: server.Limits{InputTimeout: time.Second}})
-		must(server.AddTool(s, "sample", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+		server.AddTool(s, "sample", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			h, err := c.SampleTask(ctx, &mcp.CreateMessageRequestParams{MaxTokens: 10})
 			if err != nil {
 				return "", err
@@ -373,8 +373,8 @@ func TestHandlerCreatesTasksOfClient(t *testing.T) {
 				return "", err
 			}
 			return result.Model, nil
-		}))
-		must(server.AddTool(s, "elicit", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+		})
+		server.AddTool(s, "elicit", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			h, err := c.ElicitTask(ctx, &mcp.ElicitRequestFormParams{Message: "?"})
 			if err != nil {
 				return "", err
@@ -385,17 +385,17 @@ func TestHandlerCreatesTasksOfClient(t *testing.T) {
 				return "", err
 			}
 			return string(result.Action), nil
-		}))
-		must(server.AddTool(s, "secret", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+		})
+		server.AddTool(s, "secret", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			_, err := c.ElicitTask(ctx, &mcp.ElicitRequestFormParams{RequestedSchema: mcp.ElicitRequestFormParamsRequestedSchema{
 				Properties: map[string]mcp.PrimitiveSchemaDefinition{"apiKey": new(mcp.StringSchema)},
 			}})
 			return "asked", err
-		}))
-		must(server.AddTool(s, "helper", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+		})
+		server.AddTool(s, "helper", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			time.Sleep(time.Minute)
 			return "", c.Log(ctx, mcp.LoggingLevelWarning, "helper", "helped")
-		}))
+		})
 		tasks, err := task.New(t.Context(), task.Config{Store: memory.New(), Updates: task.Updates{Poll: 24 * time.Hour}})
 		if err != nil {
 			t.Fatal(err)
@@ -525,7 +525,7 @@ func TestTasksAreDeclaredOnlyIfOffered(t *testing.T) {
 	if got := without.Server().Capabilities.Tasks; got != nil {
 		t.Errorf("declared without tasks: %+v", got)
 	}
-	s, _ := withTasks(t, memory.New(), func(s *server.Server) { must(server.AddTool(s, "plain", "", sayHi)) })
+	s, _ := withTasks(t, memory.New(), func(s *server.Server) { server.AddTool(s, "plain", "", sayHi) })
 	if got := connect(t, s, clientConfig{}).Server().Capabilities.Tasks; got == nil || got.Requests == nil || got.Requests.Tools == nil {
 		t.Errorf("declared with tasks: %+v", got)
 	}
@@ -540,12 +540,12 @@ func TestResultMetaKeysAreChecked(t *testing.T) {
 		for _, revision := range []mcp.Revision{mcp.Revision20241105, mcp.Revision20251125} {
 			synctest.Test(t, func(t *testing.T) {
 				s, _ := withTasks(t, memory.New(), func(s *server.Server) {
-					must(s.AddRawTool(mcp.Tool{Name: "x"}, func(context.Context, *server.Call, json.RawMessage) (*mcp.CallToolResult, error) {
+					s.AddRawTool(mcp.Tool{Name: "x"}, func(context.Context, *server.Call, json.RawMessage) (*mcp.CallToolResult, error) {
 						result := server.Text("x")
 						result.Meta = new(mcp.ResultMetaObject)
 						result.Meta.Extra.Set(key, json.RawMessage(`1`))
 						return result, nil
-					}, server.Tasks(receiver.Support{Mode: mcp.TaskSupportOptional})))
+					}, server.Tasks(receiver.Support{Mode: mcp.TaskSupportOptional}))
 				})
 				c := connect(t, s, clientConfig{revision: revision})
 				if result, code := c.call("tools/call", `{"name":"x"}`); code != want {

@@ -56,23 +56,24 @@ type template struct {
 // AddTemplate adds the resources whose URIs match an RFC 6570 template. If several features match a
 // URI, a static resource takes precedence, then the template that sorts first. The options are
 // [DefineTemplate], a [ListFunc] and completions of variables, see [Complete]. The result of
-// resources/list includes the resources of the ListFunc. AddTemplate fails if the template is
-// invalid or the protocol does not admit the description, and with [ErrExists] if the server has the
-// template already. The error is also recorded, see [Server.Err].
-func AddTemplate[Out any](s *Server, uriTemplate, name string, read ReadFunc[Out], options ...TemplateOption) (*Handle[mcp.ResourceTemplate], error) {
-	if s == nil {
-		return nil, errNoServer
-	}
+// resources/list includes the resources of the ListFunc. It is a fault if the template is invalid, if
+// the protocol does not admit the description, or if the server has the template already
+// ([ErrExists]): the template is not added, and the server does not start; see [Handle.Err].
+func AddTemplate[Out any](s *Server, uriTemplate, name string, read ReadFunc[Out], options ...TemplateOption) *Handle[mcp.ResourceTemplate] {
 	f, err := reader(read)
-	if err != nil {
-		return nil, s.record(fmt.Errorf("server: resource template %q: %w", uriTemplate, err))
-	}
-	h, err := s.addTemplate(template{def: mcp.ResourceTemplate{URITemplate: uriTemplate, Name: name}, read: f}, options)
-	return h, s.record(err)
+	h, err := s.addTemplate(template{def: mcp.ResourceTemplate{URITemplate: uriTemplate, Name: name}, read: f}, err, options)
+	return added(s, h, err)
 }
 
-func (s *Server) addTemplate(declared template, options []TemplateOption) (*Handle[mcp.ResourceTemplate], error) {
+// addTemplate adds a template. Fault is why its function is invalid, or nil.
+func (s *Server) addTemplate(declared template, fault error, options []TemplateOption) (*Handle[mcp.ResourceTemplate], error) {
 	uri := declared.def.URITemplate
+	switch {
+	case s == nil:
+		return nil, errNoServer
+	case fault != nil:
+		return nil, fmt.Errorf("server: resource template %q: %w", uri, fault)
+	}
 	declared.completers = map[string]CompleteFunc{}
 	for _, o := range options {
 		if o == nil {

@@ -182,17 +182,18 @@ type tool struct {
 //     is not that of an object, both become the member result of one. If the result has no content,
 //     clients of revisions without structured output get it as a text block.
 //
-// AddTool fails if the protocol does not admit a schema, the name or the description, and with
-// [ErrExists] if there is a tool of that name. The error is also recorded, see [Server.Err].
-func AddTool[In, Out any](s *Server, name, description string, f ToolFunc[In, Out], options ...ToolOption) (*Handle[mcp.Tool], error) {
-	if s == nil {
-		return nil, errNoServer
-	}
+// It is a fault if the protocol does not admit a schema, the name or the description, or if there is a
+// tool of that name ([ErrExists]): the tool is not added, and the server does not start; see
+// [Handle.Err].
+func AddTool[In, Out any](s *Server, name, description string, f ToolFunc[In, Out], options ...ToolOption) *Handle[mcp.Tool] {
 	h, err := addTool(s, mcp.Tool{Name: name, Description: optional(description)}, f, options)
-	return h, s.record(err)
+	return added(s, h, err)
 }
 
 func addTool[In, Out any](s *Server, def mcp.Tool, f ToolFunc[In, Out], options []ToolOption) (*Handle[mcp.Tool], error) {
+	if s == nil {
+		return nil, errNoServer
+	}
 	if f == nil {
 		return nil, fmt.Errorf("server: tool %q: nil function", def.Name)
 	}
@@ -236,16 +237,16 @@ func addTool[In, Out any](s *Server, def mcp.Tool, f ToolFunc[In, Out], options 
 
 // AddRawTool adds a tool with a complete description, such as one that a proxy has received. Its
 // schemas are those of def, and its function receives the arguments as JSON. The arguments have no
-// defaults. It fails as [AddTool] does.
-func (s *Server) AddRawTool(def mcp.Tool, f RawToolFunc, options ...ToolOption) (*Handle[mcp.Tool], error) {
-	if s == nil {
-		return nil, errNoServer
-	}
+// defaults. Its faults are those of [AddTool].
+func (s *Server) AddRawTool(def mcp.Tool, f RawToolFunc, options ...ToolOption) *Handle[mcp.Tool] {
 	h, err := s.addRawTool(def, f, options)
-	return h, s.record(err)
+	return added(s, h, err)
 }
 
 func (s *Server) addRawTool(def mcp.Tool, f RawToolFunc, options []ToolOption) (*Handle[mcp.Tool], error) {
+	if s == nil {
+		return nil, errNoServer
+	}
 	if f == nil {
 		return nil, fmt.Errorf("server: tool %q: nil function", def.Name)
 	}

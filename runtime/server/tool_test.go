@@ -35,14 +35,14 @@ func add(ctx context.Context, c *server.Call, in terms) (sum, error) {
 // Proves TOOL-01, TOOL-02, TOOL-09, SDK-01, SDK-02.
 func TestAddTool(t *testing.T) {
 	s := newServer(t, server.Config{})
-	must(server.AddTool(s, "add", "Adds two numbers.", add, server.DefineTool(func(t *mcp.Tool) {
+	server.AddTool(s, "add", "Adds two numbers.", add, server.DefineTool(func(t *mcp.Tool) {
 		t.Title = new("Sum")
 		t.Annotations = &mcp.ToolAnnotations{ReadOnlyHint: new(true)}
-	})))
-	must(server.AddTool(s, "none", "", func(context.Context, *server.Call, struct{}) (string, error) { return "done", nil }))
-	must(s.AddRawTool(mcp.Tool{Name: "raw"}, func(context.Context, *server.Call, json.RawMessage) (*mcp.CallToolResult, error) {
-		return server.Text(""), nil
 	}))
+	server.AddTool(s, "none", "", func(context.Context, *server.Call, struct{}) (string, error) { return "done", nil })
+	s.AddRawTool(mcp.Tool{Name: "raw"}, func(context.Context, *server.Call, json.RawMessage) (*mcp.CallToolResult, error) {
+		return server.Text(""), nil
+	})
 	c := connect(t, s, clientConfig{})
 	if c.Server().Capabilities.Tools == nil {
 		t.Error("no capability for tools")
@@ -61,13 +61,13 @@ func TestAddTool(t *testing.T) {
 // A tool may return the bytes of a file.
 func TestTextIsMadeUTF8(t *testing.T) {
 	s := newServer(t, server.Config{})
-	must(server.AddTool(s, "read", "", func(context.Context, *server.Call, struct{}) (string, error) { return "a\xff\xfeb", nil }))
+	server.AddTool(s, "read", "", func(context.Context, *server.Call, struct{}) (string, error) { return "a\xff\xfeb", nil })
 	c := connect(t, s, clientConfig{})
 	c.expect("tools/call", `{"name":"read"}`, `{"content":[{"type":"text","text":"a\ufffdb"}]}`)
 }
 
 func TestAddRawToolRejectsNilServer(t *testing.T) {
-	if _, err := (*server.Server)(nil).AddRawTool(mcp.Tool{Name: "t"}, nil); err == nil {
+	if err := (*server.Server)(nil).AddRawTool(mcp.Tool{Name: "t"}, nil).Err(); err == nil {
 		t.Error("a nil server has a tool")
 	}
 }
@@ -75,10 +75,10 @@ func TestAddRawToolRejectsNilServer(t *testing.T) {
 // Proves TOOL-05, TOOL-06, SDK-02.
 func TestToolErrorsAreResults(t *testing.T) {
 	s := newServer(t, server.Config{})
-	must(server.AddTool(s, "add", "", add))
-	must(server.AddTool(s, "reject", "", func(context.Context, *server.Call, struct{}) (string, error) {
+	server.AddTool(s, "add", "", add)
+	server.AddTool(s, "reject", "", func(context.Context, *server.Call, struct{}) (string, error) {
 		return "", &jsonrpc.Error{Code: -7, Message: "not you"}
-	}))
+	})
 	c := connect(t, s, clientConfig{})
 	for _, tt := range []struct{ arguments, want string }{
 		{`{"a":1}`, "missing property 'b'"},
@@ -113,12 +113,12 @@ func TestToolReturnsAllKindsOfContent(t *testing.T) {
 		&mcp.TextContent{Text: "t"}, &mcp.ImageContent{Data: "aQ==", MIMEType: "image/png"}, &mcp.AudioContent{Data: "aQ==", MIMEType: "audio/wav"},
 		&mcp.ResourceLink{Name: "hidden", URI: "x://hidden"}, &mcp.EmbeddedResource{Resource: &mcp.TextResourceContents{URI: "x://y", Text: "e"}},
 	}
-	must(server.AddTool(s, "all", "", func(context.Context, *server.Call, struct{}) ([]mcp.ContentBlock, error) { return blocks, nil }))
-	must(server.AddTool(s, "one", "", func(context.Context, *server.Call, struct{}) (mcp.ContentBlock, error) { return blocks[0], nil }))
-	must(server.AddTool(s, "empty", "", func(context.Context, *server.Call, struct{}) ([]mcp.ContentBlock, error) { return nil, nil }))
-	must(server.AddTemplate(s, "x://{name}", "x", func(_ context.Context, _ *server.Call, r server.Resource) (string, error) {
+	server.AddTool(s, "all", "", func(context.Context, *server.Call, struct{}) ([]mcp.ContentBlock, error) { return blocks, nil })
+	server.AddTool(s, "one", "", func(context.Context, *server.Call, struct{}) (mcp.ContentBlock, error) { return blocks[0], nil })
+	server.AddTool(s, "empty", "", func(context.Context, *server.Call, struct{}) ([]mcp.ContentBlock, error) { return nil, nil })
+	server.AddTemplate(s, "x://{name}", "x", func(_ context.Context, _ *server.Call, r server.Resource) (string, error) {
 		return "contents of " + r.Vars.Get("name"), nil
-	}))
+	})
 	c := connect(t, s, clientConfig{})
 	c.expect("tools/call", `{"name":"all"}`, `{"content":[{"type":"text","text":"t"},{"type":"image","data":"aQ==","mimeType":"image/png"},{"type":"audio","data":"aQ==","mimeType":"audio/wav"},
 		{"type":"resource_link","name":"hidden","uri":"x://hidden"},{"type":"resource","resource":{"uri":"x://y","text":"e"}}]}`)
@@ -134,13 +134,13 @@ func TestStructuredOutputCompliesWithItsSchema(t *testing.T) {
 	if err := codec.Unmarshal([]byte(`{"name":"raw","inputSchema":{"type":"object","properties":{"give":{}}},"outputSchema":{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}}`), &def); err != nil {
 		t.Fatal(err)
 	}
-	must(s.AddRawTool(def, func(ctx context.Context, c *server.Call, arguments json.RawMessage) (*mcp.CallToolResult, error) {
+	s.AddRawTool(def, func(ctx context.Context, c *server.Call, arguments json.RawMessage) (*mcp.CallToolResult, error) {
 		var in struct{ Give json.RawMessage }
 		if err := json.Unmarshal(arguments, &in); err != nil {
 			return nil, err
 		}
 		return &mcp.CallToolResult{StructuredContent: in.Give, IsError: new(string(in.Give) == `{"n":"wrong"}`)}, nil
-	}))
+	})
 	c := connect(t, s, clientConfig{})
 	c.expect("tools/call", `{"name":"raw","arguments":{"give":{"n":1}}}`, `{"content":[],"isError":false,"structuredContent":{"n":1}}`)
 	c.expect("tools/call", `{"name":"raw","arguments":{"give":{"n":"wrong"}}}`, `{"content":[],"isError":true,"structuredContent":{"n":"wrong"}}`)
@@ -151,9 +151,9 @@ func TestStructuredOutputCompliesWithItsSchema(t *testing.T) {
 func TestStructuredOutputIsAnObject(t *testing.T) {
 	s := newServer(t, server.Config{})
 	var output string
-	must(server.AddTool(s, "t", "", func(context.Context, *server.Call, struct{}) (*mcp.CallToolResult, error) {
+	server.AddTool(s, "t", "", func(context.Context, *server.Call, struct{}) (*mcp.CallToolResult, error) {
 		return &mcp.CallToolResult{StructuredContent: json.RawMessage(output)}, nil
-	}))
+	})
 	c := connect(t, s, clientConfig{})
 	for text, want := range map[string]int64{"\n{}": 0, "[1]": -32603, "1": -32603, "null": -32603, "": -32603} {
 		output = text
@@ -188,7 +188,7 @@ func TestAddToolRejectsInvalidDefinitions(t *testing.T) {
 		if err := codec.Unmarshal([]byte(def), &tool); err != nil {
 			t.Fatal(err)
 		}
-		_, err := s.AddRawTool(tool, raw)
+		err := s.AddRawTool(tool, raw).Err()
 		if err == nil {
 			t.Errorf("%s: no error", def)
 			continue
@@ -201,18 +201,18 @@ func TestAddToolRejectsInvalidDefinitions(t *testing.T) {
 	if err := codec.Unmarshal([]byte(`{"name":"old","inputSchema":{"type":"object","$schema":"http://json-schema.org/draft-04/schema#","properties":{"a":{"minimum":5,"exclusiveMinimum":true}}}}`), &old); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.AddRawTool(old, raw); err != nil {
+	if err := s.AddRawTool(old, raw).Err(); err != nil {
 		t.Errorf("a schema that is valid only in its own dialect: %v", err)
 	}
-	must(s.AddRawTool(mcp.Tool{Name: "getUser"}, raw))
-	must(s.AddRawTool(mcp.Tool{Name: "GetUser"}, raw))
-	if _, err := s.AddRawTool(mcp.Tool{Name: "getUser"}, raw); !errors.Is(err, server.ErrExists) {
+	s.AddRawTool(mcp.Tool{Name: "getUser"}, raw)
+	s.AddRawTool(mcp.Tool{Name: "GetUser"}, raw)
+	if err := s.AddRawTool(mcp.Tool{Name: "getUser"}, raw).Err(); !errors.Is(err, server.ErrExists) {
 		t.Errorf("a duplicate name: got %v, want ErrExists", err)
 	}
-	if _, err := server.AddTool(s, "n", "", func(context.Context, *server.Call, int) (string, error) { return "", nil }); err == nil {
+	if err := server.AddTool(s, "n", "", func(context.Context, *server.Call, int) (string, error) { return "", nil }).Err(); err == nil {
 		t.Error("arguments of type int: no error")
 	}
-	if _, err := server.AddTool(s, "n", "", func(context.Context, *server.Call, struct{}) (chan int, error) { return nil, nil }); err == nil {
+	if err := server.AddTool(s, "n", "", func(context.Context, *server.Call, struct{}) (chan int, error) { return nil, nil }).Err(); err == nil {
 		t.Error("output of type chan int: no error")
 	}
 }
@@ -229,9 +229,9 @@ func TestToolSchemasAreListedAndApplied(t *testing.T) {
 		if err := codec.Unmarshal([]byte(`{"name":"`+name+`","inputSchema":`+schema+`}`), &def); err != nil {
 			t.Fatal(err)
 		}
-		must(s.AddRawTool(def, func(context.Context, *server.Call, json.RawMessage) (*mcp.CallToolResult, error) {
+		s.AddRawTool(def, func(context.Context, *server.Call, json.RawMessage) (*mcp.CallToolResult, error) {
 			return server.Text("fine"), nil
-		}))
+		})
 	}
 	c, modern := connect(t, s, clientConfig{}), connectRounds(t, s)
 	listed, _ := c.call("tools/list", "")
@@ -273,7 +273,7 @@ func inputSchemaOf(t *testing.T, list, name string) string {
 
 func TestReportedFaultsAreLimited(t *testing.T) {
 	s := newServer(t, server.Config{})
-	must(server.AddTool(s, "add", "", add))
+	server.AddTool(s, "add", "", add)
 	c := connect(t, s, clientConfig{})
 	many := strings.Repeat("7,", 1000) + "7"
 	long := strings.Repeat("ü", 1000)
@@ -291,9 +291,9 @@ func TestReportedFaultsAreLimited(t *testing.T) {
 
 func TestDefaultsAreDecoded(t *testing.T) {
 	s := newServer(t, server.Config{})
-	must(server.AddTool(s, "add", "", add, server.DefineTool(func(t *mcp.Tool) {
+	server.AddTool(s, "add", "", add, server.DefineTool(func(t *mcp.Tool) {
 		t.InputSchema = mcp.ToolInputSchema{Properties: json.RawMessage(`{"a":{"type":"integer","default":40},"b":{"type":"integer"}}`), Required: []string{"b"}}
-	})))
+	}))
 	c := connect(t, s, clientConfig{})
 	for arguments, want := range map[string]string{`{"b":2}`: `42`, `{"a":1,"b":2}`: `3`} {
 		result, _ := c.call("tools/call", `{"name":"add","arguments":`+arguments+`}`)
@@ -306,10 +306,10 @@ func TestDefaultsAreDecoded(t *testing.T) {
 // Proves TOOL-13, COMPL-05.
 func TestCallRate(t *testing.T) {
 	s := newServer(t, server.Config{Limits: server.Limits{Calls: 0.001}})
-	must(server.AddPrompt(s, "p", "", func(context.Context, *server.Call, map[string]string) ([]mcp.PromptMessage, error) {
+	server.AddPrompt(s, "p", "", func(context.Context, *server.Call, map[string]string) ([]mcp.PromptMessage, error) {
 		return []mcp.PromptMessage{}, nil
-	}, server.DefinePrompt(func(p *mcp.Prompt) { p.Arguments = []mcp.PromptArgument{{Name: "a"}} }), server.Complete("a", server.OneOf("x"))))
-	must(server.AddTool(s, "add", "", add))
+	}, server.DefinePrompt(func(p *mcp.Prompt) { p.Arguments = []mcp.PromptArgument{{Name: "a"}} }), server.Complete("a", server.OneOf("x")))
+	server.AddTool(s, "add", "", add)
 	c := connect(t, s, clientConfig{})
 	c.call("tools/call", `{"name":"add","arguments":{"a":1,"b":2}}`)
 	c.expectError("tools/call", `{"name":"add","arguments":{"a":1,"b":2}}`, -32050)
@@ -358,18 +358,18 @@ func TestInvalidContentIsNotSent(t *testing.T) {
 		"nil binary contents":     {embedded((*mcp.BlobResourceContents)(nil)), "resource without contents"},
 	} {
 		s := newServer(t, server.Config{})
-		must(server.AddTool(s, "x", "", func(context.Context, *server.Call, struct{}) ([]mcp.ContentBlock, error) {
+		server.AddTool(s, "x", "", func(context.Context, *server.Call, struct{}) ([]mcp.ContentBlock, error) {
 			return []mcp.ContentBlock{&mcp.TextContent{}, tt.block}, nil
-		}))
-		must(server.AddPrompt(s, "x", "", func(context.Context, *server.Call, map[string]string) ([]mcp.PromptMessage, error) {
+		})
+		server.AddPrompt(s, "x", "", func(context.Context, *server.Call, map[string]string) ([]mcp.PromptMessage, error) {
 			return []mcp.PromptMessage{server.UserText(""), mcp.PromptMessage{Role: mcp.RoleAssistant, Content: tt.block}}, nil
-		}))
-		must(server.AddResource(s, "x:y", "x", func(context.Context, *server.Call, server.Resource) ([]mcp.AnyResourceContents, error) {
+		})
+		server.AddResource(s, "x:y", "x", func(context.Context, *server.Call, server.Resource) ([]mcp.AnyResourceContents, error) {
 			if e, ok := tt.block.(*mcp.EmbeddedResource); ok && e != nil {
 				return []mcp.AnyResourceContents{e.Resource}, nil
 			}
 			return nil, nil
-		}))
+		})
 		c, modern := connect(t, s, clientConfig{}), connectRounds(t, s)
 		for method, params := range map[string]string{"tools/call": `{"name":"x"}`, "prompts/get": `{"name":"x"}`, "resources/read": `{"uri":"x:y"}`} {
 			if e, ok := tt.block.(*mcp.EmbeddedResource); method == "resources/read" && (!ok || e == nil || strings.Contains(name, "without URI")) {
@@ -390,9 +390,9 @@ func TestInvalidContentIsNotSent(t *testing.T) {
 		"without a media type": {Role: mcp.RoleUser, Content: embedded(&mcp.BlobResourceContents{URI: "x:y"})},
 	} {
 		s := newServer(t, server.Config{})
-		must(server.AddPrompt(s, "x", "", func(context.Context, *server.Call, map[string]string) ([]mcp.PromptMessage, error) {
+		server.AddPrompt(s, "x", "", func(context.Context, *server.Call, map[string]string) ([]mcp.PromptMessage, error) {
 			return []mcp.PromptMessage{m}, nil
-		}))
+		})
 		message, code := connect(t, s, clientConfig{}).call("prompts/get", `{"name":"x"}`)
 		if code != jsonrpc.CodeInternalError || !strings.Contains(message, name) {
 			t.Errorf("prompt with a bad %s: got code %d, %s", name, code, message)
@@ -403,9 +403,9 @@ func TestInvalidContentIsNotSent(t *testing.T) {
 // Invalid UTF-8 in the text of an error is replaced.
 func TestToolErrorTextIsValidUTF8(t *testing.T) {
 	s := newServer(t, server.Config{})
-	must(server.AddTool(s, "x", "", func(context.Context, *server.Call, struct{}) (string, error) {
+	server.AddTool(s, "x", "", func(context.Context, *server.Call, struct{}) (string, error) {
 		return "", errors.New("file a\xff is missing")
-	}))
+	})
 	connect(t, s, clientConfig{}).expect("tools/call", `{"name":"x"}`, `{"content":[{"type":"text","text":"file a\uFFFD is missing"}],"isError":true}`)
 }
 
@@ -413,7 +413,7 @@ func TestPartialResultsAreAnnounced(t *testing.T) {
 	s := newServer(t, server.Config{})
 	meta := &mcp.MetaObject{}
 	meta.Extra.Set("example.com/a", []byte("1"))
-	h := must(server.AddTool(s, "x", "", sayHi, server.DefineTool(func(t *mcp.Tool) { t.Meta = meta }), server.DefineTool(partial.Announce)))
+	h := server.AddTool(s, "x", "", sayHi, server.DefineTool(func(t *mcp.Tool) { t.Meta = meta }), server.DefineTool(partial.Announce))
 	if err := h.Change(func(d *mcp.Tool) { d.Title = new("T") }); err != nil {
 		t.Fatal(err)
 	}
@@ -431,9 +431,9 @@ func TestErrorMessageIsOneSentence(t *testing.T) {
 	if err := codec.Unmarshal([]byte(`{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"string"},"c":{"type":"string"}}}`), schema); err != nil {
 		t.Fatal(err)
 	}
-	must(server.AddTool(s, "x", "", func(context.Context, *server.Call, struct{}) (*mcp.CallToolResult, error) {
+	server.AddTool(s, "x", "", func(context.Context, *server.Call, struct{}) (*mcp.CallToolResult, error) {
 		return server.Structured(map[string]int{"a": 1, "b": 2, "c": 3})
-	}, server.DefineTool(func(t *mcp.Tool) { t.OutputSchema = schema })))
+	}, server.DefineTool(func(t *mcp.Tool) { t.OutputSchema = schema }))
 	message, code := connect(t, s, clientConfig{}).call("tools/call", `{"name":"x"}`)
 	if code != jsonrpc.CodeInternalError || strings.Contains(message, "\n") || !strings.HasSuffix(message, "(and 2 more)") {
 		t.Errorf("got code %d, %q", code, message)

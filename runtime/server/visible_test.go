@@ -30,14 +30,14 @@ func addFeatures(s *server.Server, o server.FeatureOption) {
 			return []mcp.Resource{{Name: "listed", URI: scheme + "://listed"}}, "", nil
 		}
 	}
-	must(server.AddTool(s, "open", "", sayHi))
-	must(server.AddTool(s, "secret", "", sayHi, o))
-	must(server.AddPrompt(s, "open", "", get))
-	must(server.AddPrompt(s, "secret", "", get, argument, server.Complete("a", server.OneOf("x")), o))
-	must(server.AddResource(s, "static:open", "open", readText))
-	must(server.AddResource(s, "static:secret", "secret", readText, o))
-	must(server.AddTemplate(s, "open://{x}", "open", readText, list("open")))
-	must(server.AddTemplate(s, "secret://{x}", "secret", readText, list("secret"), server.Complete("x", server.OneOf("y")), o))
+	server.AddTool(s, "open", "", sayHi)
+	server.AddTool(s, "secret", "", sayHi, o)
+	server.AddPrompt(s, "open", "", get)
+	server.AddPrompt(s, "secret", "", get, argument, server.Complete("a", server.OneOf("x")), o)
+	server.AddResource(s, "static:open", "open", readText)
+	server.AddResource(s, "static:secret", "secret", readText, o)
+	server.AddTemplate(s, "open://{x}", "open", readText, list("open"))
+	server.AddTemplate(s, "secret://{x}", "secret", readText, list("secret"), server.Complete("x", server.OneOf("y")), o)
 }
 
 // A hidden feature is not listed, and its errors are those of an unknown one, in sessions and for
@@ -118,8 +118,8 @@ func TestHiddenToolIsUnknownAsTask(t *testing.T) {
 		cfg := server.Config{Session: session.Config{Principal: "bob"}, Tasks: task.Config{Store: memory.New()}}
 		s := newServer(t, cfg)
 		required := server.DefineTool(func(t *mcp.Tool) { t.Execution = &mcp.ToolExecution{TaskSupport: new(mcp.TaskSupportRequired)} })
-		must(server.AddTool(s, "forbidden", "", sayHi, server.VisibleTo(forAnn)))
-		must(server.AddTool(s, "required", "", sayHi, server.VisibleTo(forAnn), required))
+		server.AddTool(s, "forbidden", "", sayHi, server.VisibleTo(forAnn))
+		server.AddTool(s, "required", "", sayHi, server.VisibleTo(forAnn), required)
 		c := connect(t, s, clientConfig{})
 		for _, name := range []string{"forbidden", "required", "missing"} {
 			want := fmt.Sprintf("unknown tool: %q", name)
@@ -142,12 +142,12 @@ func TestRecoveredTaskIsNotHidden(t *testing.T) {
 			return "", ctx.Err()
 		}
 		known := server.VisibleTo(func(c *server.Call) bool { return c.ClientCapabilities() != nil })
-		first, _ := withTasks(t, store, func(s *server.Server) { must(server.AddTool(s, "x", "", hang, server.Durable(), known)) })
+		first, _ := withTasks(t, store, func(s *server.Server) { server.AddTool(s, "x", "", hang, server.Durable(), known) })
 		created, _ := connect(t, first, clientConfig{}).call("tools/call", `{"name":"x","task":{}}`)
 		synctest.Wait()
 		first.Close()
 
-		second, _ := withTasks(t, store, func(s *server.Server) { must(server.AddTool(s, "x", "", sayHi, server.Durable(), known)) })
+		second, _ := withTasks(t, store, func(s *server.Server) { server.AddTool(s, "x", "", sayHi, server.Durable(), known) })
 		result, _ := connect(t, second, clientConfig{}).call("tasks/result", `{"taskId":"`+taskID(t, created)+`"}`)
 		if got := text(t, result); got != "hi" {
 			t.Errorf("result %q", got)
@@ -164,7 +164,7 @@ func TestPagesSkipHiddenFeatures(t *testing.T) {
 		if i%3 == 0 {
 			want = append(want, name)
 		}
-		must(server.AddTool(s, name, "", sayHi, server.VisibleTo(func(*server.Call) bool { return i%3 == 0 })))
+		server.AddTool(s, name, "", sayHi, server.VisibleTo(func(*server.Call) bool { return i%3 == 0 }))
 	}
 	c := connect(t, s, clientConfig{})
 	if names, pages := c.toolNames(); !slices.Equal(names, want) || pages != 3 {
@@ -187,7 +187,7 @@ func BenchmarkVisibleTools(b *testing.B) {
 	} {
 		s := newServer(b, server.Config{Session: session.Config{Principal: "ann"}})
 		for i := range 10_000 {
-			must(s.AddRawTool(mcp.Tool{Name: fmt.Sprintf("t%05d", i)}, nothing, test.option(i)...))
+			s.AddRawTool(mcp.Tool{Name: fmt.Sprintf("t%05d", i)}, nothing, test.option(i)...)
 		}
 		c := connect(b, s, clientConfig{})
 		for method, params := range map[string]codec.Encoder{"tools/list": nil, "tools/call": session.Raw(`{"name":"t05000"}`)} {

@@ -21,22 +21,22 @@ import (
 func TestNilArgumentsAreErrors(t *testing.T) {
 	s := newServer(t, server.Config{})
 	get := func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil }
-	h := must(server.AddTool(s, "x", "", sayHi))
+	h := server.AddTool(s, "x", "", sayHi)
 	for name, do := range map[string]func() error{
 		"server": func() error {
-			_, err := server.AddTool(nil, "y", "", sayHi)
+			err := server.AddTool(nil, "y", "", sayHi).Err()
 			return err
 		},
 		"tool option": func() error {
-			_, err := server.AddTool(s, "y", "", sayHi, nil)
+			err := server.AddTool(s, "y", "", sayHi, nil).Err()
 			return err
 		},
 		"prompt option": func() error {
-			_, err := server.AddPrompt(s, "y", "", get, nil)
+			err := server.AddPrompt(s, "y", "", get, nil).Err()
 			return err
 		},
 		"template option": func() error {
-			_, err := server.AddTemplate(s, "y://{z}", "y", readText, nil)
+			err := server.AddTemplate(s, "y://{z}", "y", readText, nil).Err()
 			return err
 		},
 		"connection": func() error {
@@ -105,19 +105,19 @@ func TestPanicFailsOnlyItsRequest(t *testing.T) {
 	for _, name := range []string{"nil error", "error that panics", "panic", "nil dereference", "output"} {
 		synctest.Test(t, func(t *testing.T) {
 			s, _ := withTasks(t, memory.New(), func(s *server.Server) {
-				must(server.AddTool(s, "x", "", func(context.Context, *server.Call, struct{}) (map[string]any, error) {
+				server.AddTool(s, "x", "", func(context.Context, *server.Call, struct{}) (map[string]any, error) {
 					return map[string]any{"a": badMarshaler{}}, fault(name)
-				}, server.Tasks(receiver.Support{Mode: mcp.TaskSupportOptional})))
-				must(server.AddPrompt(s, "x", "", func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
+				}, server.Tasks(receiver.Support{Mode: mcp.TaskSupportOptional}))
+				server.AddPrompt(s, "x", "", func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
 					return nil, fault(name)
 				}, server.DefinePrompt(func(p *mcp.Prompt) { p.Arguments = []mcp.PromptArgument{{Name: "a"}} }), server.Complete("a", func(context.Context, *server.Call, string, map[string]string) ([]string, error) {
 					return nil, fault(name)
-				})))
-				must(server.AddTemplate(s, "x:{a}", "x", func(context.Context, *server.Call, server.Resource) ([]mcp.AnyResourceContents, error) {
+				}))
+				server.AddTemplate(s, "x:{a}", "x", func(context.Context, *server.Call, server.Resource) ([]mcp.AnyResourceContents, error) {
 					return nil, fault(name)
 				}, server.ListFunc(func(context.Context, *server.Call, string) ([]mcp.Resource, string, error) {
 					return nil, "", fault(name)
-				})))
+				}))
 			})
 			c := connect(t, s, clientConfig{})
 			c.expectFailure("tools/call", `{"name":"x"}`)
@@ -152,8 +152,8 @@ func (c *testClient) expectFailure(method, params string) {
 func TestErrorsQuoteLittleOfRequest(t *testing.T) {
 	long := strings.Repeat("a", 100_000)
 	s := newServer(t, server.Config{})
-	must(server.AddTool(s, "x", "", sayHi))
-	must(server.AddPrompt(s, "x", "", func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil }))
+	server.AddTool(s, "x", "", sayHi)
+	server.AddPrompt(s, "x", "", func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil })
 	c := connect(t, s, clientConfig{})
 	for method, params := range map[string]string{
 		"tools/call": `{"name":%q}`, "prompts/get": `{"name":%q}`, "logging/setLevel": `{"level":%q}`,

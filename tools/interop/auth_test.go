@@ -26,6 +26,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 
 	"github.com/mcpwire/mcpwire/internal/browsertest"
+	"github.com/mcpwire/mcpwire/internal/must"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/auth"
 	"github.com/mcpwire/mcpwire/runtime/auth/jwtauth"
@@ -140,7 +141,7 @@ func protect(t *testing.T, issuer string, verifier auth.Verifier) *protectedServ
 	}
 	server.AddTool(s, "read", "", tool("read"))
 	server.AddTool(s, "write", "", tool("write"), server.RequireScopes("write"))
-	handler := s.Handler(&streamable.HandlerOptions{Auth: p})
+	handler := must.Get(s.Handler(&streamable.HandlerOptions{Auth: p}))
 	web.Config.Handler = p.Handler(handler)
 	web.Start()
 	t.Cleanup(func() {
@@ -342,7 +343,7 @@ func TestLoginThroughProxyAtOIDCProvider(t *testing.T) {
 		}
 		return userInfo(ctx, upstream, token)
 	})
-	handler := s.Handler(&streamable.HandlerOptions{Auth: p})
+	handler := must.Get(s.Handler(&streamable.HandlerOptions{Auth: p}))
 	web.Config.Handler = proxy.Handler(p.Handler(handler))
 	web.Start()
 	defer web.Close()

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/internal/must"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
@@ -86,7 +87,7 @@ func TestTypeScriptClientWithTasksOfExtension(t *testing.T) {
 			target := self
 			if over == "HTTP" {
 				s := newTaskServer()
-				web := httptest.NewServer(s.Handler(nil))
+				web := httptest.NewServer(must.Get(s.Handler(nil)))
 				defer func() {
 					web.CloseClientConnections()
 					if err := s.Close(); err != nil {

@@ -142,7 +142,7 @@ func newServer(ctx context.Context, revisions []mcp.Revision) *server.Server {
 		}
 		return fmt.Sprint(name.Name, " ", sample, " ", roots[0].URI), nil
 	})
-	changing, _ := server.AddTool(s, "changing", "!", func(context.Context, *server.Call, none) (string, error) { return "", nil })
+	changing := server.AddTool(s, "changing", "!", func(context.Context, *server.Call, none) (string, error) { return "", nil })
 	server.AddTool(s, "change", "", func(context.Context, *server.Call, none) (string, error) {
 		return "", changing.Change(func(t *mcp.Tool) { t.Description = new(*t.Description + "!") })
 	})

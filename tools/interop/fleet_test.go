@@ -25,6 +25,7 @@ import (
 	official "github.com/modelcontextprotocol/go-sdk/mcp"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/mcpwire/mcpwire/internal/must"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream"
@@ -104,9 +105,9 @@ func startFleetProcess(t *testing.T, servers *natstest.Cluster, name string, fro
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.handler = p.server.Handler(&streamable.HandlerOptions{
+	p.handler = must.Get(p.server.Handler(&streamable.HandlerOptions{
 		Sessions: streamable.Sessions{Store: sessions, Locator: locator}, Streams: streamable.Streams{Retry: 20 * time.Millisecond}, Logger: slog.New(slog.DiscardHandler),
-	})
+	}))
 	p.http = &httptest.Server{Listener: listener, Config: &http.Server{Handler: p.handler}}
 	p.http.Start()
 	t.Cleanup(func() {

@@ -17,6 +17,7 @@ import (
 	mcpgoserver "github.com/mark3labs/mcp-go/server"
 	official "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/mcpwire/mcpwire/internal/must"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/session"
@@ -318,7 +319,7 @@ func runTheirs(t *testing.T, c theirClient, s target, want outcome) {
 // serveHTTP serves revisions over HTTP until the test ends, and returns the URL.
 func serveHTTP(t *testing.T, revisions []mcp.Revision) string {
 	s := newServer(t.Context(), revisions)
-	handler := s.Handler(nil)
+	handler := must.Get(s.Handler(nil))
 	web := httptest.NewServer(handler)
 	t.Cleanup(func() {
 		if err := handler.Close(); err != nil {

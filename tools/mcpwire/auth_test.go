@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/mcpwire/mcpwire/internal/must"
 	"github.com/mcpwire/mcpwire/runtime/auth"
 	"github.com/mcpwire/mcpwire/runtime/auth/trial"
 	"github.com/mcpwire/mcpwire/runtime/server"
@@ -297,7 +298,7 @@ func protectedServer(t *testing.T, named bool) (link, issuer string, clients *at
 	}
 	s := server.New("protected", "1", nil)
 	server.AddTool(s, "hello", "Greets.", func(context.Context, *server.Call, struct{}) (string, error) { return "Hi", nil })
-	h := s.Handler(&streamable.HandlerOptions{Auth: protector})
+	h := must.Get(s.Handler(&streamable.HandlerOptions{Auth: protector}))
 	t.Cleanup(func() {
 		h.Close()
 		s.Close()

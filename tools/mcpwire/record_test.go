@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/mcpwire/mcpwire/internal/must"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/session"
@@ -250,7 +251,7 @@ func serveEverything(t *testing.T) (url string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler := v.server.Handler(nil)
+	handler := must.Get(v.server.Handler(nil))
 	web := httptest.NewServer(handler)
 	t.Cleanup(func() {
 		handler.Close()

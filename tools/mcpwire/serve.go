@@ -167,7 +167,11 @@ func (v *service) serveHTTP(ctx context.Context, s streams, address string) erro
 // serveOn serves on a listener, which clients reach at origin. wrap wraps the handler of all paths.
 // protector may be nil.
 func (v *service) serveOn(ctx context.Context, s streams, listener net.Listener, origin string, protector *auth.Protector, wrap func(http.Handler) http.Handler) error {
-	handler := v.server.Handler(&streamable.HandlerOptions{Streams: streamable.Streams{After: -1}, Auth: protector})
+	handler, err := v.server.Handler(&streamable.HandlerOptions{Streams: streamable.Streams{After: -1}, Auth: protector})
+	if err != nil {
+		listener.Close()
+		return err
+	}
 	defer handler.Close()
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", handler)

@@ -183,6 +183,11 @@ func (r *rewriter) rewrite() ([]byte, error) {
 			if len(n.Rhs) == 1 && len(n.Lhs) == 2 && r.single(n.Rhs[0]) {
 				handled[n.Rhs[0]] = r.assign(n, inInit[n])
 			}
+		case *ast.CallExpr:
+			if len(n.Args) == 1 && r.single(n.Args[0]) && r.checks(n, handled[n]) {
+				handled[n.Args[0]] = true
+				r.replace(r.offset(n.Pos()), r.offset(n.End()), r.render(r.offset(n.Args[0].Pos()), r.offset(n.Args[0].End())))
+			}
 		}
 	}
 	for _, n := range nodes {
@@ -428,6 +433,17 @@ func (r *rewriter) single(e ast.Expr) bool {
 		return false
 	}
 	return r.rules.single(r.pkg.TypesInfo.Uses[id], r.pkg.Fset)
+}
+
+// checks reports whether a call only checks the second value of its argument, and returns the first
+// one, such as must(f()). The result of a statement counts for nothing.
+func (r *rewriter) checks(call *ast.CallExpr, statement bool) bool {
+	f, ok := r.pkg.TypesInfo.TypeOf(call.Fun).(*types.Signature)
+	if !ok || f.Params().Len() != 2 || f.Params().At(1).Type() != types.Universe.Lookup("error").Type() {
+		return false
+	}
+	return statement && f.Results().Len() == 0 ||
+		f.Results().Len() == 1 && types.Identical(f.Results().At(0).Type(), f.Params().At(0).Type())
 }
 
 // assign changes an assignment of the two results of a function that now returns one.

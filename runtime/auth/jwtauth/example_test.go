@@ -28,7 +28,10 @@ func Example() {
 	}
 	s := server.New("shop", "1.0.0", nil)
 	defer s.Close()
-	handler := s.Handler(&streamable.HandlerOptions{Auth: protector})
+	handler, err := s.Handler(&streamable.HandlerOptions{Auth: protector})
+	if err != nil {
+		log.Fatal(err)
+	}
 
 	// The response to a request without a token has the URL of the metadata of the server.
 	response := httptest.NewRecorder()

@@ -10,7 +10,8 @@
 //	p, err := auth.NewProtector(auth.Config{
 //		Resource: "http://127.0.0.1:8080/mcp", Issuers: []string{"http://127.0.0.1:8080"}, Verifier: as,
 //	})
-//	handler := as.Handler(p.Handler(s.Handler(&streamable.HandlerOptions{Auth: p})))
+//	served, err := s.Handler(&streamable.HandlerOptions{Auth: p})
+//	handler := as.Handler(p.Handler(served))
 package trial
 
 import (

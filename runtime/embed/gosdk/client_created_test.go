@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/internal/must"
 	wire "github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/embed/gosdk"
 	"github.com/mcpwire/mcpwire/runtime/embed/internal/joined/joinedtest"
@@ -91,7 +92,7 @@ func TestPlainCallFailsIfTaskIsCreated(t *testing.T) {
 	t.Run("http 2026-07-28", func(t *testing.T) {
 		s := joinedtest.NewServer()
 		t.Cleanup(func() { s.Close() })
-		web := httptest.NewServer(s.Handler(nil))
+		web := httptest.NewServer(must.Get(s.Handler(nil)))
 		t.Cleanup(web.Close)
 		check(t, connect(t, &mcp.StreamableClientTransport{Endpoint: web.URL}), "job")
 	})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	wirerpc "github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/internal/must"
 	wire "github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/embed/internal/joined"
 	"github.com/mcpwire/mcpwire/runtime/embed/internal/joined/joinedtest"
@@ -27,7 +28,7 @@ import (
 func TestTaskRequestsFailAfterSessionEnds(t *testing.T) {
 	s := joinedtest.NewServer()
 	defer s.Close()
-	web := httptest.NewServer(s.Handler(nil))
+	web := httptest.NewServer(must.Get(s.Handler(nil)))
 	defer web.Close()
 	c, err := Connect(t.Context(), mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil), &mcp.StreamableClientTransport{Endpoint: web.URL}, nil)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"golang.org/x/oauth2"
 
+	"github.com/mcpwire/mcpwire/internal/must"
 	wire "github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/embed/gosdk"
 	"github.com/mcpwire/mcpwire/runtime/embed/internal/joined/joinedtest"
@@ -33,7 +34,7 @@ func TestHandleEndsWithSession(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			s := joinedtest.NewServer()
 			defer s.Close()
-			h := s.Handler(nil)
+			h := must.Get(s.Handler(nil))
 			var lost atomic.Bool
 			web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if lost.Load() && r.Header.Get("Mcp-Session-Id") != "" {
@@ -84,7 +85,7 @@ func (h *oauthHandler) Authorize(_ context.Context, _ *http.Request, resp *http.
 func TestClientAuthorizesTaskRequests(t *testing.T) {
 	s := joinedtest.NewServer()
 	defer s.Close()
-	h := s.Handler(nil)
+	h := must.Get(s.Handler(nil))
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer valid" {
 			w.WriteHeader(http.StatusUnauthorized)
@@ -112,7 +113,7 @@ func TestClientAuthorizesTaskRequests(t *testing.T) {
 func TestClientAuthorizesRequestOnce(t *testing.T) {
 	s := joinedtest.NewServer()
 	defer s.Close()
-	h := s.Handler(nil)
+	h := must.Get(s.Handler(nil))
 	var rejects atomic.Int64
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if rejects.Add(-1) >= 0 {
@@ -137,7 +138,7 @@ func TestClientAuthorizesRequestOnce(t *testing.T) {
 func TestInputHandlerOutlivesContextOfConnect(t *testing.T) {
 	s := joinedtest.NewServer()
 	defer s.Close()
-	web := httptest.NewServer(s.Handler(nil))
+	web := httptest.NewServer(must.Get(s.Handler(nil)))
 	defer web.Close()
 	o := &mcp.ClientOptions{ElicitationHandler: func(ctx context.Context, _ *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 		return &mcp.ElicitResult{Action: "decline"}, ctx.Err()
@@ -158,7 +159,7 @@ func TestInputHandlerOutlivesContextOfConnect(t *testing.T) {
 func TestInputSessionRejectsRequests(t *testing.T) {
 	s := joinedtest.NewServer()
 	defer s.Close()
-	web := httptest.NewServer(s.Handler(nil))
+	web := httptest.NewServer(must.Get(s.Handler(nil)))
 	defer web.Close()
 	asked := make(chan error, 1)
 	o := &mcp.ClientOptions{ElicitationHandler: func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {

@@ -100,7 +100,7 @@ func TestPlainCallFailsIfTaskIsCreated(t *testing.T) {
 	t.Run("http 2026-07-28", func(t *testing.T) {
 		s := joinedtest.NewServer()
 		t.Cleanup(func() { s.Close() })
-		check(t, open(t, overHTTP(t, s.Handler(nil)), mcp.ProtocolVersion20260728), "job")
+		check(t, open(t, overHTTP(t, must(s.Handler(nil))), mcp.ProtocolVersion20260728), "job")
 	})
 }
 
@@ -139,7 +139,7 @@ func TestUninitializedClientFails(t *testing.T) {
 func TestHandleWorksAfterSecondHandshake(t *testing.T) {
 	s := joinedtest.NewServer()
 	defer s.Close()
-	h := s.Handler(nil)
+	h := must(s.Handler(nil))
 	var lost atomic.Bool
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if lost.Load() && r.Header.Get("Mcp-Session-Id") != "" {
@@ -262,7 +262,7 @@ func TestCancellationByClientLeavesOtherRequests(t *testing.T) {
 func TestFailedTaskReturnsErrorOfCode(t *testing.T) {
 	s := joinedtest.NewServer()
 	defer s.Close()
-	web := httptest.NewServer(s.Handler(nil))
+	web := httptest.NewServer(must(s.Handler(nil)))
 	defer web.Close()
 	over, err := transport.NewStreamableHTTP(web.URL)
 	if err != nil {

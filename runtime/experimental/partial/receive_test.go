@@ -21,6 +21,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/internal/must"
 	"github.com/mcpwire/mcpwire/internal/sessiontest"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/experimental/partial"
@@ -87,9 +88,7 @@ func counting(t *testing.T, principal string, receiving ...session.Middleware) *
 	})
 	t.Cleanup(func() { s.Close() })
 	support := server.Tasks(receiver.Support{})
-	if _, err := server.AddTool(s, "count", "", count, support); err != nil {
-		t.Fatal(err)
-	}
+	server.AddTool(s, "count", "", count, support)
 	return s
 }
 
@@ -407,7 +406,7 @@ func TestPartsFromSeveralInstancesWithoutSessions(t *testing.T) {
 	var instances []*streamable.Handler
 	for range 2 {
 		s := counting(t, "", receive(t, partial.Config{Keys: [][]byte{key}}))
-		h := s.Handler(&streamable.HandlerOptions{Stateless: true})
+		h := must.Get(s.Handler(&streamable.HandlerOptions{Stateless: true}))
 		t.Cleanup(func() { h.Close() })
 		instances = append(instances, h)
 	}

@@ -8,7 +8,7 @@
 //	//go:embed poll.html
 //	var page string
 //
-//	view, _ := apps.AddView(s, "ui://poll/view.html", "poll", page, nil)
+//	view := apps.AddView(s, "ui://poll/view.html", "poll", page, nil)
 //	server.AddTool(s, "poll", "Asks the user to choose.", poll, view.Tool())
 //	server.AddTool(s, "vote", "Counts a vote.", vote, view.AppTool())
 //
@@ -85,8 +85,9 @@ type Permissions struct {
 }
 
 // View is a page that tools can show. [AddView] returns one. Its methods may be called by many
-// goroutines. For a nil View, the options have no effect.
+// goroutines. The options of a View that was not added have no effect.
 type View struct {
+	fault  error // why it was not added, unless handle has it
 	uri    string
 	always bool
 	handle *server.Handle[mcp.Resource]
@@ -94,12 +95,12 @@ type View struct {
 
 // AddView adds a page to the server and declares the extension. The URI has the scheme "ui", such as
 // "ui://poll/view.html". Clients show the name. The page is a complete HTML document. Options may be
-// nil. AddView fails if an argument is invalid, and with [server.ErrExists] if there is a resource
-// with that URI. The error is also recorded, see [server.Server.Err].
+// nil. It is a fault if an argument is invalid, or if there is a resource with that URI
+// ([server.ErrExists]): the view is not added, and the server does not start; see [View.Err].
 //
 // A client may fetch the page once and show it for many calls: put data into the results of tools,
 // not into the page.
-func AddView(s *server.Server, uri, name, page string, options *ViewOptions) (*View, error) {
+func AddView(s *server.Server, uri, name, page string, options *ViewOptions) *View {
 	var o ViewOptions
 	if options != nil {
 		o = *options
@@ -107,14 +108,14 @@ func AddView(s *server.Server, uri, name, page string, options *ViewOptions) (*V
 	ui, err := o.meta()
 	switch {
 	case s == nil:
-		return nil, errors.New("apps: nil Server")
+		return &View{fault: errors.New("apps: nil Server")}
 	case !strings.HasPrefix(uri, "ui://"):
 		err = errors.New(`URI does not begin with "ui://"`)
 	case !strings.HasPrefix(strings.TrimLeft(page, "\ufeff \t\r\n"), "<"):
 		err = errors.New("page is not an HTML document")
 	}
 	if err != nil {
-		return nil, s.RecordMistake(fmt.Errorf("apps: view %q: %w", uri, err))
+		return &View{fault: s.RecordMistake(fmt.Errorf("apps: view %q: %w", uri, err))}
 	}
 	var meta *mcp.MetaObject // listed, too, so that a client can review the view before a call
 	if string(ui) != "{}" {
@@ -125,16 +126,28 @@ func AddView(s *server.Server, uri, name, page string, options *ViewOptions) (*V
 		return contents, nil
 	}
 	v := &View{uri: uri, always: o.Always}
-	v.handle, err = server.AddResource(s, uri, name, read, server.VisibleTo(v.visible), server.DefineResource(func(r *mcp.Resource) {
+	v.handle = server.AddResource(s, uri, name, read, server.VisibleTo(v.visible), server.DefineResource(func(r *mcp.Resource) {
 		r.MIMEType, r.Meta = new(MIMEType), meta
 		if o.Description != "" {
 			r.Description = &o.Description
 		}
 	}))
-	if err != nil {
-		return nil, err
+	if v.handle.Err() == nil {
+		v.fault = s.DeclareExtension(Extension, nil)
 	}
-	return v, s.DeclareExtension(Extension, nil)
+	return v
+}
+
+// Err returns why the view was not added, or nil. Like [server.Handle.Err], it need not be checked
+// before the server starts.
+func (v *View) Err() error {
+	switch {
+	case v == nil:
+		return server.ErrRemoved
+	case v.fault != nil:
+		return v.fault
+	}
+	return v.handle.Err()
 }
 
 // meta returns the member ui of the _meta of a view.
@@ -174,11 +187,11 @@ func (o *ViewOptions) meta() (json.RawMessage, error) {
 	return codec.Marshal(value.Of(ui))
 }
 
-// Remove removes the view from the server. It fails with [server.ErrRemoved] for a nil View or a
-// second time. Remove the tools that show the view as well.
+// Remove removes the view from the server. It fails with the error of Err if the view was not added,
+// and with [server.ErrRemoved] a second time. Remove the tools that show the view as well.
 func (v *View) Remove() error {
-	if v == nil {
-		return server.ErrRemoved
+	if err := v.Err(); err != nil {
+		return err
 	}
 	return v.handle.Remove()
 }
@@ -192,14 +205,14 @@ func (v *View) ModelTool() server.ToolOption { return v.tool("model") }
 // AppTool is an option of a tool that only the page calls, such as for a button. Clients hide it from
 // the model. It does not exist for clients that have not declared the extension.
 func (v *View) AppTool() server.ToolOption {
-	if v == nil {
+	if v.Err() != nil {
 		return server.ToolOptions()
 	}
 	return server.ToolOptions(server.VisibleTo(v.visible), v.tool("app"))
 }
 
 func (v *View) tool(visibility ...string) server.ToolOption {
-	if v == nil {
+	if v.Err() != nil {
 		return server.ToolOptions()
 	}
 	ui, err := codec.Marshal(value.Of(struct {

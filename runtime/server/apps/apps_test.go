@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/internal/must"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/server"
@@ -33,10 +34,8 @@ func answer(context.Context, *server.Call, struct{}) (string, error) { return "d
 func newClock(t *testing.T, options *apps.ViewOptions) *server.Server {
 	t.Helper()
 	s := server.New("clock", "1", nil)
-	view, err := apps.AddView(s, "ui://clock/view.html", "clock", page, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	view := apps.AddView(s, "ui://clock/view.html", "clock", page, options)
+
 	own := server.DefineTool(func(def *mcp.Tool) {
 		def.Meta = new(mcp.MetaObject)
 		def.Meta.Extra.Set("own", json.RawMessage("1"))
@@ -161,7 +160,7 @@ func TestRevisionsWithoutToolMeta(t *testing.T) {
 // A Stateless handler does not know the capabilities of its clients.
 func TestToolsAreDescribedForUnknownClients(t *testing.T) {
 	s := newClock(t, nil)
-	web := httptest.NewServer(s.Handler(&streamable.HandlerOptions{Stateless: true}))
+	web := httptest.NewServer(must.Get(s.Handler(&streamable.HandlerOptions{Stateless: true})))
 	defer web.Close()
 	defer s.Close()
 	c, err := client.Dial(t.Context(), web.URL, &client.Options{Session: session.Config{Revisions: session.Revisions()}})
@@ -241,28 +240,26 @@ func TestAddViewRejectsInvalidArguments(t *testing.T) {
 			`apps: view "ui://clock": ConnectDomains: want an origin such as "https://example.com", got "https://a.example; script-src *"`},
 	} {
 		s := server.New("clock", "1", nil)
-		view, err := apps.AddView(s, test.uri, test.name, test.page, &test.options)
-		if view != nil || err == nil || err.Error() != test.want {
+		view := apps.AddView(s, test.uri, test.name, test.page, &test.options)
+		err := view.Err()
+		if err == nil || err.Error() != test.want || !errors.Is(view.Remove(), err) {
 			t.Errorf("got %v, %v, want %s", view, err, test.want)
 		}
 		if !errors.Is(s.Err(), err) || !strings.HasPrefix(fmt.Sprint(s.Err()), "apps_test.go:") {
 			t.Errorf("the server records %v, want %v with the line of the call", s.Err(), err)
 		}
-		if _, err := server.AddTool(s, "tool", "", answer, view.Tool(), view.ModelTool(), view.AppTool()); err != nil {
-			t.Errorf("the options of a nil View cause a mistake of their own: %v", err)
+		if err := server.AddTool(s, "tool", "", answer, view.Tool(), view.ModelTool(), view.AppTool()).Err(); err != nil {
+			t.Errorf("the options of an invalid View cause a mistake of their own: %v", err)
 		}
 	}
-	if _, err := apps.AddView(nil, "ui://clock", "clock", page, nil); err == nil {
+	if err := apps.AddView(nil, "ui://clock", "clock", page, nil).Err(); err == nil {
 		t.Error("a nil Server is accepted")
 	}
 }
 
 func TestRemovedViewCannotBeRead(t *testing.T) {
 	s := server.New("clock", "1", nil)
-	view, err := apps.AddView(s, "ui://clock", "clock", page, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	view := apps.AddView(s, "ui://clock", "clock", page, nil)
 	c := connect(t, s, supporting)
 	if err := view.Remove(); err != nil {
 		t.Fatal(err)
@@ -289,7 +286,7 @@ func TestViewCanBeShownAlways(t *testing.T) {
 //
 // Proves M-EXT-02 and M-STATE-01.
 func TestViewsOfModernRequests(t *testing.T) {
-	h := newClock(t, nil).Handler(nil)
+	h := must.Get(newClock(t, nil).Handler(nil))
 	defer h.Close()
 	post := func(method, params, extensions string) string {
 		t.Helper()

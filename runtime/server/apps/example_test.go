@@ -17,7 +17,7 @@ import (
 func Example() {
 	s := server.New("clock", "1", nil)
 	defer s.Close()
-	view, _ := apps.AddView(s, "ui://clock/view.html", "clock", page, nil)
+	view := apps.AddView(s, "ui://clock/view.html", "clock", page, nil)
 	server.AddTool(s, "time", "Tells the time.", func(context.Context, *server.Call, struct{}) (string, error) {
 		return "It is noon.", nil
 	}, view.Tool())

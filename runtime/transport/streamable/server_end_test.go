@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mcpwire/mcpwire/internal/must"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
@@ -153,7 +154,7 @@ func TestShutdownOfServerBeforeHandlerKeepsSessions(t *testing.T) {
 		restart := func(store *boltstore.Store) *testServer {
 			srv = server.New("s", "1", nil)
 			s := &testServer{t: t, tools: newTools()}
-			s.handler = srv.Handler(&streamable.HandlerOptions{Sessions: streamable.Sessions{Store: store}})
+			s.handler = must.Get(srv.Handler(&streamable.HandlerOptions{Sessions: streamable.Sessions{Store: store}}))
 			s.serveHTTP(plain)
 			return s
 		}

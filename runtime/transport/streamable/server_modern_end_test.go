@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcpwire/mcpwire/internal/must"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
@@ -22,7 +23,7 @@ import (
 func newServerWithTool(t *testing.T, release, started chan struct{}) *server.Server {
 	t.Helper()
 	srv := server.New("s", "1", nil)
-	_, err := srv.AddRawTool(mcp.Tool{Name: "wait"}, func(ctx context.Context, _ *server.Call, _ json.RawMessage) (*mcp.CallToolResult, error) {
+	err := srv.AddRawTool(mcp.Tool{Name: "wait"}, func(ctx context.Context, _ *server.Call, _ json.RawMessage) (*mcp.CallToolResult, error) {
 		started <- struct{}{}
 		select {
 		case <-release:
@@ -30,7 +31,7 @@ func newServerWithTool(t *testing.T, release, started chan struct{}) *server.Ser
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-	})
+	}).Err()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +50,7 @@ func TestServerShutdownWithModernRequests(t *testing.T) {
 		release, started := make(chan struct{}), make(chan struct{}, 2)
 		srv := newServerWithTool(t, release, started)
 		s := &testServer{t: t, tools: newTools()}
-		s.handler = srv.Handler(&streamable.HandlerOptions{Streams: streamable.Streams{KeepAlive: 10 * time.Second}})
+		s.handler = must.Get(srv.Handler(&streamable.HandlerOptions{Streams: streamable.Streams{KeepAlive: 10 * time.Second}}))
 		s.serveHTTP(plain)
 		var streams []*events
 		for _, id := range []string{`"a"`, `7`} {
@@ -99,12 +100,12 @@ func TestClosedStreamEndsSubscription(t *testing.T) {
 		ended := make(chan string, 1)
 		srv := server.New("s", "1", &server.Config{Hooks: server.Hooks{Unsubscribe: func(_ context.Context, _ *server.Call, uri string) { ended <- uri }}})
 		defer srv.Close()
-		_, err := server.AddResource(srv, "x:a", "a", func(context.Context, *server.Call, server.Resource) (string, error) { return "", nil })
+		err := server.AddResource(srv, "x:a", "a", func(context.Context, *server.Call, server.Resource) (string, error) { return "", nil }).Err()
 		if err != nil {
 			t.Fatal(err)
 		}
 		s := &testServer{t: t, tools: newTools()}
-		s.handler = srv.Handler(&streamable.HandlerOptions{Streams: streamable.Streams{KeepAlive: -1}})
+		s.handler = must.Get(srv.Handler(&streamable.HandlerOptions{Streams: streamable.Streams{KeepAlive: -1}}))
 		s.serveHTTP(plain)
 		body := strings.Replace(listen("1"), `"toolsListChanged":true`, `"resourceSubscriptions":["x:a"]`, 1)
 		stream := s.events("POST", body, methodHeader("subscriptions/listen")...)
@@ -126,7 +127,7 @@ func TestServerCloseWithModernRequests(t *testing.T) {
 		started := make(chan struct{}, 1)
 		srv := newServerWithTool(t, nil, started)
 		s := &testServer{t: t, tools: newTools()}
-		s.handler = srv.Handler(nil)
+		s.handler = must.Get(srv.Handler(nil))
 		s.serveHTTP(plain)
 		answer := make(chan string, 1)
 		go func() { answer <- lastMessage(t, s.do("POST", modernCall(1, "wait"), callHeader("wait")...)) }() // ends with the call
@@ -146,7 +147,7 @@ func TestUnreadSubscriptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := newServerWithTool(t, nil, nil)
 		s := &testServer{t: t, tools: newTools()}
-		s.handler = srv.Handler(&streamable.HandlerOptions{Timeouts: streamable.Timeouts{Stall: time.Hour}, Streams: streamable.Streams{KeepAlive: -1}})
+		s.handler = must.Get(srv.Handler(&streamable.HandlerOptions{Timeouts: streamable.Timeouts{Stall: time.Hour}, Streams: streamable.Streams{KeepAlive: -1}}))
 		s.serveHTTP(plain)
 		for range 20 {
 			s.do("POST", listen(`1`), methodHeader("subscriptions/listen")...) // never read
@@ -185,7 +186,7 @@ func TestPanicOfWriterCancelsModernRequest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				started := make(chan struct{}, 1)
-				h := newServerWithTool(t, nil, started).Handler(&streamable.HandlerOptions{Streams: streamable.Streams{After: 500 * time.Millisecond}, Logger: slog.New(slog.DiscardHandler)})
+				h := must.Get(newServerWithTool(t, nil, started).Handler(&streamable.HandlerOptions{Streams: streamable.Streams{After: 500 * time.Millisecond}, Logger: slog.New(slog.DiscardHandler)}))
 				defer h.Close()
 				r := httptest.NewRequest("POST", "/", strings.NewReader(modernCall(1, "wait")))
 				r.Header.Set("Content-Type", "application/json")

@@ -108,7 +108,7 @@ func serverText() mcpwire {
 	given := must(json.Marshal(arguments()))
 	result := server.Text(answer)
 	return mcpwire{serveTool(func(s *server.Server) error {
-		_, err := s.AddRawTool(mcp.Tool{Name: tool}, func(context.Context, *server.Call, json.RawMessage) (*mcp.CallToolResult, error) { return result, nil })
+		err := s.AddRawTool(mcp.Tool{Name: tool}, func(context.Context, *server.Call, json.RawMessage) (*mcp.CallToolResult, error) { return result, nil }).Err()
 		return err
 	}), dialClient(func(ctx context.Context, c *mcpwireclient.Client) error {
 		result, err := c.CallTool(ctx, tool, json.RawMessage(given))
@@ -159,7 +159,7 @@ func sessionByHand() mcpwire {
 // serverStructs is the tool as an author writes it, and the call as a host makes it.
 func serverStructs() mcpwire {
 	return mcpwire{serveTool(func(s *server.Server) error {
-		_, err := server.AddTool(s, tool, "", func(_ context.Context, _ *server.Call, in place) (forecast, error) { return weather(in), nil })
+		err := server.AddTool(s, tool, "", func(_ context.Context, _ *server.Call, in place) (forecast, error) { return weather(in), nil }).Err()
 		return err
 	}), dialClient(func(ctx context.Context, c *mcpwireclient.Client) error {
 		result, err := c.CallTool(ctx, tool, where)
@@ -221,7 +221,7 @@ func serveTool(add func(*server.Server) error) service {
 	}
 	return service{
 		func(conn transport.Conn) *session.Session { return must(s.Serve(conn)) },
-		func(o streamable.HandlerOptions) *streamable.Handler { return s.Handler(&o) },
+		func(o streamable.HandlerOptions) *streamable.Handler { return must(s.Handler(&o)) },
 	}
 }
 

@@ -88,7 +88,8 @@ func startMember(ctx context.Context, r role) (_ *member, err error) {
 	ends = append(ends, cfg.Tasks.Store.Close)
 	s := server.New("bench", "1", cfg)
 	server.AddTool(s, tool, "Does nothing in steps.", runWork, server.Tasks(receiver.Support{Restartable: true, After: -1}))
-	if err := s.Start(ctx); err != nil {
+	handler, err := s.Handler(nil)
+	if err != nil {
 		return nil, err
 	}
 	ends = append(ends, s.Close)
@@ -96,7 +97,7 @@ func startMember(ctx context.Context, r role) (_ *member, err error) {
 	if err != nil {
 		return nil, err
 	}
-	web := &http.Server{Handler: s.Handler(nil)}
+	web := &http.Server{Handler: handler}
 	go web.Serve(listener) // ends with Close
 	ends = append(ends, web.Close)
 	m.url = "http://" + listener.Addr().String()

@@ -107,8 +107,8 @@ func (m *mixture) serve() error {
 		TTL:   task.TTL{Default: m.ttl}, Updates: task.Updates{Poll: m.poll}, Recovery: task.Recovery{ParkAfter: parkAfter}, Limits: task.Limits{Tasks: -1, Bytes: -1, Rate: -1},
 	}})
 	m.server = s
-	_, err = mcpserver.AddTool(s, "echo", "", func(_ context.Context, _ *mcpserver.Call, in text) (string, error) { return in.Text, nil })
-	_, asking := mcpserver.AddTool(s, "ask", "", func(ctx context.Context, c *mcpserver.Call, in text) (string, error) {
+	mcpserver.AddTool(s, "echo", "", func(_ context.Context, _ *mcpserver.Call, in text) (string, error) { return in.Text, nil })
+	mcpserver.AddTool(s, "ask", "", func(ctx context.Context, c *mcpserver.Call, in text) (string, error) {
 		key, err := mcpserver.Step(ctx, c, "key", func(context.Context) (string, error) { return in.Text, nil })
 		if err != nil {
 			return "", err
@@ -122,20 +122,21 @@ func (m *mixture) serve() error {
 		}
 		return key + first.Text + second.Text, nil
 	})
-	_, updating := mcpserver.AddTool(s, "update", "", func(_ context.Context, _ *mcpserver.Call, in text) (string, error) {
+	mcpserver.AddTool(s, "update", "", func(_ context.Context, _ *mcpserver.Call, in text) (string, error) {
 		s.ResourceUpdated(in.Text)
 		return "", nil
 	})
-	_, template := mcpserver.AddTemplate(s, "load:{number}", "load", func(context.Context, *mcpserver.Call, mcpserver.Resource) (string, error) { return "", nil })
-	changing, failed := mcpserver.AddTool(s, "changing", "", func(context.Context, *mcpserver.Call, struct{}) (string, error) { return "", nil })
-	if err := errors.Join(err, asking, updating, template, failed, m.addTaskTools()); err != nil {
-		return errors.Join(err, m.store.Close(), os.RemoveAll(m.dir))
-	}
-	m.handler = s.Handler(&streamable.HandlerOptions{
+	mcpserver.AddTemplate(s, "load:{number}", "load", func(context.Context, *mcpserver.Call, mcpserver.Resource) (string, error) { return "", nil })
+	changing := mcpserver.AddTool(s, "changing", "", func(context.Context, *mcpserver.Call, struct{}) (string, error) { return "", nil })
+	m.addTaskTools()
+	m.handler, err = s.Handler(&streamable.HandlerOptions{
 		Sessions: streamable.Sessions{Store: streamable.NewMemoryStore(streamable.MemoryOptions{MaxBytes: 1 << 20})}, // full when the measurement begins
 		Limits:   streamable.Limits{Sessions: 100_000},
 		Access:   streamable.Access{Principal: func(r *http.Request) (string, error) { return r.Header.Get(principalHeader), nil }},
 	})
+	if err != nil {
+		return errors.Join(err, m.store.Close(), os.RemoveAll(m.dir))
+	}
 	m.http = httptest.NewServer(m.handler)
 	m.change = func() error {
 		number := m.lists.Add(1)

@@ -30,8 +30,8 @@ const (
 )
 
 // addTaskTools adds the tools whose calls are tasks: job completes, hang waits for its cancellation.
-func (m *mixture) addTaskTools() error {
-	_, err := mcpserver.AddTool(m.server, "job", "", func(ctx context.Context, c *mcpserver.Call, in text) (string, error) {
+func (m *mixture) addTaskTools() {
+	mcpserver.AddTool(m.server, "job", "", func(ctx context.Context, c *mcpserver.Call, in text) (string, error) {
 		charge, err := mcpserver.Step(ctx, c, "charge", func(context.Context) (int64, error) { return m.counts.charges.Add(1), nil })
 		if err != nil {
 			return "", err
@@ -46,11 +46,10 @@ func (m *mixture) addTaskTools() error {
 		receipt, err := mcpserver.Step(ctx, c, "receipt", func(context.Context) (string, error) { return fmt.Sprint("receipt ", charge), nil })
 		return fmt.Sprintf("%s, %s, %s", in.Text, receipt, name.Text), err
 	}, mcpserver.Tasks(receiver.Support{Restartable: true, After: -1}))
-	_, hang := mcpserver.AddTool(m.server, "hang", "", func(ctx context.Context, _ *mcpserver.Call, _ text) (string, error) {
+	mcpserver.AddTool(m.server, "hang", "", func(ctx context.Context, _ *mcpserver.Call, _ text) (string, error) {
 		<-ctx.Done()
 		return "", context.Cause(ctx)
 	}, mcpserver.Tasks(receiver.Support{After: -1}))
-	return errors.Join(err, hang)
 }
 
 // start creates a task.

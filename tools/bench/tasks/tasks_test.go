@@ -30,6 +30,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/internal/must"
 	"github.com/mcpwire/mcpwire/internal/sessiontest"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
@@ -280,14 +281,14 @@ func BenchmarkTaskStep(b *testing.B) {
 	} {
 		b.Run(x.name, func(b *testing.B) {
 			s := front.New("s", "1", &front.Config{Tasks: task.Config{Store: x.open(b), Limits: unlimited, TTL: task.TTL{Default: x.ttl}}})
-			_, err := front.AddTool(s, "t", "", func(ctx context.Context, c *front.Call, _ struct{}) (string, error) {
+			err := front.AddTool(s, "t", "", func(ctx context.Context, c *front.Call, _ struct{}) (string, error) {
 				for i := range steps {
 					if _, err := front.Step(ctx, c, "step", func(context.Context) (int, error) { return i, nil }); err != nil {
 						return "", err
 					}
 				}
 				return "done", nil
-			}, front.Durable())
+			}, front.Durable()).Err()
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -363,9 +364,7 @@ func connectExtension(b *testing.B, store task.Store, ttl time.Duration) *sessio
 func serveExtension(b *testing.B, store task.Store, ttl time.Duration, tool front.ToolFunc[struct{}, string]) (*front.Server, *author.Client) {
 	b.Helper()
 	s := front.New("s", "1", &front.Config{Tasks: task.Config{Store: store, Limits: unlimited, TTL: task.TTL{Default: ttl}}})
-	if _, err := front.AddTool(s, "t", "", tool, front.Tasks(receiver.Support{After: -1})); err != nil {
-		b.Fatal(err)
-	}
+	front.AddTool(s, "t", "", tool, front.Tasks(receiver.Support{After: -1}))
 	b.Cleanup(func() { s.Close() })
 	here, there := inmemory.Pair(inmemory.Options{})
 	if _, err := s.Serve(there); err != nil {
@@ -417,9 +416,7 @@ func authorDone(context.Context, *front.Call, struct{}) (string, error) { return
 func authorServer(b *testing.B, tool front.ToolFunc[struct{}, string]) *front.Server {
 	b.Helper()
 	s := front.New("s", "1", &front.Config{Tasks: task.Config{Store: memory.New(), Limits: unlimited, TTL: task.TTL{Default: keeping}}})
-	if _, err := front.AddTool(s, "t", "", tool, front.Tasks(receiver.Support{})); err != nil {
-		b.Fatal(err)
-	}
+	front.AddTool(s, "t", "", tool, front.Tasks(receiver.Support{}))
 	b.Cleanup(func() { s.Close() })
 	return s
 }
@@ -440,7 +437,7 @@ func connectAuthor(b *testing.B, s *front.Server) *author.Client {
 
 func connectAuthorHTTP(b *testing.B, s *front.Server, noListen bool) *author.Client {
 	b.Helper()
-	handler := s.Handler(nil)
+	handler := must.Get(s.Handler(nil))
 	web := httptest.NewServer(handler)
 	b.Cleanup(web.Close)
 	b.Cleanup(func() { handler.Close() })

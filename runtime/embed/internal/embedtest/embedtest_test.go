@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcpwire/mcpwire/internal/must"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/embed/internal/embedtest"
 	"github.com/mcpwire/mcpwire/runtime/server"
@@ -73,7 +74,7 @@ func serveOwn(f embedtest.Fixture) (*embedtest.Endpoint, error) {
 	if err := s.Start(context.Background()); err != nil {
 		return nil, err
 	}
-	handler := s.Handler(&streamable.HandlerOptions{Access: streamable.Access{Principal: func(r *http.Request) (string, error) {
+	handler := must.Get(s.Handler(&streamable.HandlerOptions{Access: streamable.Access{Principal: func(r *http.Request) (string, error) {
 		switch {
 		case f.Tokens:
 			user, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -85,7 +86,7 @@ func serveOwn(f embedtest.Fixture) (*embedtest.Endpoint, error) {
 			return principal(r.Context(), r.Header), nil
 		}
 		return "", nil
-	}}})
+	}}}))
 	var running sync.WaitGroup
 	return &embedtest.Endpoint{
 		Handler: handler,

@@ -21,6 +21,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcpwire/mcpwire/internal/must"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/server/internal/endpoint"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -94,7 +95,7 @@ func TestConnectionsOfRejectedRequestsEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := server.New("test", "1", nil)
-				handler := s.Handler(nil)
+				handler := must.Get(s.Handler(nil))
 				old := sse.NewHandler(func(_ *http.Request, conn transport.Conn) { s.Serve(conn) }, sse.HandlerOptions{})
 				listener, closed := make(pipes), make(chan struct{})
 				web := endpoint.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -38,6 +38,10 @@ func Example() {
 	defer locator.Close()
 	s := server.New("shop", "1.0.0", &server.Config{Shared: server.Shared{Bus: jetstreamstore.NewBus(nc, "")}})
 	defer s.Close()
-	http.Handle("/mcp", s.Handler(&streamable.HandlerOptions{Sessions: streamable.Sessions{Store: sessions, Locator: locator}}))
+	handler, err := s.Handler(&streamable.HandlerOptions{Sessions: streamable.Sessions{Store: sessions, Locator: locator}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	http.Handle("/mcp", handler)
 	log.Fatal(http.ListenAndServe(":8080", nil))
 }

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcpwire/mcpwire/internal/must"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/form"
@@ -76,10 +77,10 @@ func startNode(t *testing.T, servers *natstest.Cluster, name string, others ...f
 	for _, add := range others {
 		add(n.server)
 	}
-	n.handler = n.server.Handler(&streamable.HandlerOptions{
+	n.handler = must.Get(n.server.Handler(&streamable.HandlerOptions{
 		Sessions: streamable.Sessions{Store: n.Store, Locator: n.Locator}, Streams: streamable.Streams{Retry: 10 * time.Millisecond, After: -1}, Logger: slog.New(slog.DiscardHandler),
 		Access: streamable.Access{Principal: func(r *http.Request) (string, error) { return r.Header.Get("Authorization"), nil }},
-	})
+	}))
 	n.http = &httptest.Server{Listener: listener, Config: &http.Server{Handler: n.handler}}
 	n.http.Start()
 	t.Cleanup(n.stop)

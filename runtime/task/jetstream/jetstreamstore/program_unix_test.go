@@ -25,6 +25,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/internal/must"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -182,10 +183,10 @@ func (p *program) run(ctx context.Context) (started bool, err error) {
 	}
 	forward := &http.Transport{}
 	defer forward.CloseIdleConnections()
-	handler := s.Handler(&streamable.HandlerOptions{
+	handler := must.Get(s.Handler(&streamable.HandlerOptions{
 		Sessions: streamable.Sessions{Store: sessions, Locator: locator, ForwardTransport: forward}, Streams: streamable.Streams{Retry: 50 * time.Millisecond},
 		Access: streamable.Access{Principal: func(r *http.Request) (string, error) { return r.Header.Get("Authorization"), nil }},
-	})
+	}))
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", handler)
 	web := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}

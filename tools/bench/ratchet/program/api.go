@@ -20,16 +20,13 @@ func newServer() (s *server.Server, end func() error, err error) {
 	s = server.New("bench", "1", &server.Config{Tasks: task.Config{Store: memory.New(), Limits: limits}})
 	err = addTools(adder{
 		greet: func(name string, f func(context.Context, *server.Call, person) (string, error)) error {
-			_, err := server.AddTool(s, name, "Greets a person by name.", f)
-			return err
+			return server.AddTool(s, name, "Greets a person by name.", f).Err()
 		},
 		table: func(name string, f func(context.Context, *server.Call, person) (table, error)) error {
-			_, err := server.AddTool(s, name, "Returns a table.", f)
-			return err
+			return server.AddTool(s, name, "Returns a table.", f).Err()
 		},
 		durable: func(name string, f func(context.Context, *server.Call, person) (string, error)) error {
-			_, err := server.AddTool(s, name, "Greets a person by name.", f, server.Durable())
-			return err
+			return server.AddTool(s, name, "Greets a person by name.", f, server.Durable()).Err()
 		},
 	})
 	return s, s.Close, err
@@ -68,4 +65,4 @@ func serveStdio(ctx context.Context) error {
 // revisions are those to measure.
 var revisions = []mcp.Revision{"2025-11-25", "2026-07-28"}
 
-func newHandler(s *server.Server) http.Handler { return s.Handler(nil) }
+func newHandler(s *server.Server) (http.Handler, error) { return s.Handler(nil) }

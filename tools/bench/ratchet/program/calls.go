@@ -116,7 +116,10 @@ func overHTTP(revision mcp.Revision) dialer {
 		if err != nil {
 			return nil, nil, err
 		}
-		handler := newHandler(s)
+		handler, err := newHandler(s)
+		if err != nil {
+			return nil, nil, err
+		}
 		web := httptest.NewServer(handler)
 		c, err := client.Dial(ctx, web.URL, options(revision))
 		if err != nil {

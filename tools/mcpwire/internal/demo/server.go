@@ -37,7 +37,10 @@ func ServeHTTP(file string) error {
 		if err != nil {
 			return err
 		}
-		handler := s.Handler(&streamable.HandlerOptions{Sessions: streamable.Sessions{Store: events}, Streams: streamable.Streams{After: -1, Retry: 200 * time.Millisecond}})
+		handler, err := s.Handler(&streamable.HandlerOptions{Sessions: streamable.Sessions{Store: events}, Streams: streamable.Streams{After: -1, Retry: 200 * time.Millisecond}})
+		if err != nil {
+			return err
+		}
 		web := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 		ended := make(chan error, 1)
 		go func() { ended <- web.Serve(listener) }() // ends with Close
@@ -51,20 +54,10 @@ func ServeHTTP(file string) error {
 
 // withServer calls f with the server of the demo, which stores tasks in file until f returns.
 func withServer(file string, f func(s *server.Server) error) (err error) {
-	store, err := bolt.Open(file)
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	s := server.New("mcpwire demo server", "1", &server.Config{Tasks: task.Config{Store: store}})
+	s := server.New("mcpwire demo server", "1", &server.Config{Tasks: task.Config{Store: bolt.File(file)}})
 	defer func() { err = errors.Join(err, s.Close()) }()
-	_, err = server.AddTool(s, "render", "Renders scenes.", render, server.Durable())
-	if err == nil {
-		_, err = server.AddTool(s, "export", "Exports the scenes.", export)
-	}
-	if err != nil {
-		return err
-	}
+	server.AddTool(s, "render", "Renders scenes.", render, server.Durable())
+	server.AddTool(s, "export", "Exports the scenes.", export)
 	return f(s)
 }
 

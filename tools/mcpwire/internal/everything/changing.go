@@ -19,10 +19,10 @@ func addChanging(s *server.Server) {
 	})
 	var changes atomic.Int64
 	description := func() *string { return new(fmt.Sprintf("Is changed by a tool. Changes: %d.", changes.Add(1))) }
-	tool, _ := server.AddTool(s, "changing_tool", "Is changed by a tool.", func(context.Context, *server.Call, none) (string, error) {
+	tool := server.AddTool(s, "changing_tool", "Is changed by a tool.", func(context.Context, *server.Call, none) (string, error) {
 		return fmt.Sprintf("Changes: %d.", changes.Load()), nil
 	})
-	prompt, _ := server.AddPrompt(s, "changing_prompt", "Is changed by a tool.", func(context.Context, *server.Call, map[string]string) (string, error) {
+	prompt := server.AddPrompt(s, "changing_prompt", "Is changed by a tool.", func(context.Context, *server.Call, map[string]string) (string, error) {
 		return "Please test this.", nil
 	})
 	server.AddTool(s, "test_trigger_tool_change", "Changes the description of a tool.", func(context.Context, *server.Call, none) (string, error) {

@@ -44,4 +44,21 @@ func main() {
 	if tool, err := server.AddTool(s, "by hand", func(int) {}); err != nil {
 		log.Fatal(err, tool)
 	}
+	must(server.AddTool(s, "checked", func(int) {}))
+	tool = must(server.AddTool(s, "kept", func(int) {}))
+	check(server.AddTool(s, "no result", func(int) {}))
+	log.Print(describe(server.AddTool(s, "text by hand", func(int) {})), tool)
 }
+
+func must[T any](v T, err error) T {
+	check(v, err)
+	return v
+}
+
+func check(_ any, err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+func describe(tool *server.Tool, err error) string { return "" }

@@ -175,7 +175,11 @@ func Run(t *testing.T, connect func(t *testing.T, e Endpoint, revision mcp.Revis
 // serve serves s and returns the endpoint.
 func serve(t *testing.T, s *server.Server, transport string) Endpoint {
 	if transport == "http" {
-		web := httptest.NewServer(s.Handler(nil))
+		handler, err := s.Handler(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		web := httptest.NewServer(handler)
 		t.Cleanup(web.Close)
 		return Endpoint{URL: web.URL}
 	}

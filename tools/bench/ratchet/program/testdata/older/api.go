@@ -82,6 +82,6 @@ func serveStdio(ctx context.Context) error {
 // revisions are those to measure.
 var revisions = []mcp.Revision{"2025-11-25"}
 
-func newHandler(s *server.Server) http.Handler {
-	return streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { s.Serve(conn) }, streamable.HandlerOptions{})
+func newHandler(s *server.Server) (http.Handler, error) {
+	return streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { s.Serve(conn) }, streamable.HandlerOptions{}), nil
 }

@@ -68,4 +68,4 @@ func serveStdio(ctx context.Context) error {
 // revisions are those to measure.
 var revisions = []mcp.Revision{"2025-11-25", "2026-07-28"}
 
-func newHandler(s *server.Server) http.Handler { return s.Handler(nil) }
+func newHandler(s *server.Server) (http.Handler, error) { return s.Handler(nil), nil }
