@@ -3,7 +3,6 @@ module github.com/mcpwire/mcpwire
 go 1.26.0
 
 require (
-	github.com/atombender/go-jsonschema v0.24.1
 	github.com/goccy/go-json v0.12.0
 	github.com/goccy/go-yaml v1.19.2
 	github.com/google/go-cmp v0.7.0
@@ -19,7 +18,6 @@ require (
 )
 
 require (
-	dario.cat/mergo v1.0.2 // indirect
 	github.com/mitchellh/colorstring v0.0.0-20190213212951-d06e56a500db // indirect
 	github.com/rivo/uniseg v0.4.7 // indirect
 	golang.org/x/text v0.14.0 // indirect

@@ -1,4 +1,5 @@
-// Package gen turns JSON schemas of the protocol into a Go package.
+// Package gen turns JSON schemas into a Go package: those of the Model Context Protocol, and those of
+// others. docs/reference/generator.md says what each keyword of JSON Schema does.
 //
 // Its stages are the packages below internal/gen: load reads a schema, merge folds the revisions
 // into one graph, plan decides the Go types, and emit prints them. Package tables compiles the
@@ -54,6 +55,7 @@ type Capabilities struct {
 //	name       the definition, inline shape or enum value at has the Go name as
 //	field      the member at has the Go name as
 //	direction  the method method is sent by from: "client", "server" or "both"
+//	ignore     the keyword keyword has no effect, wherever it is
 //
 // A place, at, is written as "Definition/member/member", an enum value as
 // "Definition/member=value". In a refer row both parts of "Definition/member" may have the
@@ -93,6 +95,13 @@ type Config struct {
 	Base         *Output
 	BaseRevision string
 	Path         string // import path of the output; needed if it is to be a Base
+
+	// Open returns the text of another file that a $ref leads to. The name is a path relative to
+	// the folder of the schema's file, or an address. If Open is nil, such a $ref is an error.
+	Open func(name string) ([]byte, error)
+	// Strict makes an error of everything that would be in Output.Notes, and of keywords that are
+	// not those of JSON Schema. It is for schemas that the overrides must settle completely.
+	Strict bool
 }
 
 // Header is the first line of every generated file.
@@ -111,6 +120,11 @@ type Output struct {
 	// Summary counts what the package declares, such as
 	// "150 definitions, 190 structs, 20 unions, 12 enums, 40 methods".
 	Summary string
+	// Notes are the places where the output has less than the schema says, or another name than one
+	// would expect. Each has a remedy.
+	Notes []*Error
+	// Ignored counts the keywords in the schemas that had no effect, by name.
+	Ignored map[string]int
 
 	path string
 	docs []*load.Document
@@ -145,12 +159,22 @@ func generate(c Config) (*Output, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Output{Name: c.Package, path: c.Path}
+	out := &Output{Name: c.Package, path: c.Path, Ignored: map[string]int{}}
 	var sources emit.Sources
+	ignore := overrides.Ignored(func(string) bool { return false })
 	for _, s := range c.Schemas {
-		doc, err := load.Parse(s.Revision, s.File, s.Src)
+		doc, err := load.Read(s.Revision, s.File, s.Src, load.Options{Open: c.Open, Ignore: ignore, Strict: c.Strict})
 		if err != nil {
 			return nil, err
+		}
+		for keyword, n := range doc.Ignored {
+			out.Ignored[keyword] += n
+		}
+		for _, n := range doc.Notes {
+			if c.Strict {
+				return nil, n
+			}
+			out.Notes = append(out.Notes, (*Error)(n))
 		}
 		out.docs = append(out.docs, doc)
 		sources = append(sources, fmt.Sprintf("%s %s, sha256:%x", s.Revision, s.File, sha256.Sum256(s.Src)))
@@ -158,11 +182,15 @@ func generate(c Config) (*Output, error) {
 	if len(out.docs) == 0 {
 		return nil, fmt.Errorf("no schema to generate from")
 	}
+	overrides.Ignored(func(keyword string) bool { return out.Ignored[keyword] > 0 })
 	graph, err := merge.Merge(out.docs, overrides)
 	if err != nil {
 		return nil, err
 	}
 	bc := plan.Config{Name: c.Package, Doc: c.Doc, Overrides: overrides, Docs: c.Docs, Link: c.Link}
+	if !c.Strict {
+		bc.Note = func(e *load.Error) { out.Notes = append(out.Notes, (*Error)(e)) }
+	}
 	if c.Capabilities.Src != nil {
 		if bc.Capabilities, err = plan.ParseCapabilities(c.Capabilities.File, c.Capabilities.Src); err != nil {
 			return nil, err
@@ -172,7 +200,7 @@ func generate(c Config) (*Output, error) {
 		bc.Docs = descriptions(out.docs)
 	}
 	if bc.Doc == "" {
-		bc.Doc = "holds the messages of the Model Context Protocol."
+		bc.Doc = "has a type for each definition of a schema."
 	}
 	if c.Base != nil {
 		base := c.Base.docs[len(c.Base.docs)-1]

@@ -10,6 +10,7 @@ import (
 	"go/format"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -32,6 +33,7 @@ var update = flag.Bool("update", false, "rewrite the want sections of the golden
 // it. These sections are the input of the generator:
 //
 //	REV.json        schema of revision REV, from the oldest to the newest
+//	files/NAME      another file, which a $ref leads to
 //	base.json       schema of a package generated before, for Config.Base
 //	overrides.json  the overrides file
 //	capabilities.json  table of the capabilities that messages need
@@ -51,7 +53,8 @@ var update = flag.Bool("update", false, "rewrite the want sections of the golden
 //	                error
 //	want.faults     the faults that Validate reports: line, revision, place and schema keyword
 //	want.out        the output of Run
-//	want.err        the error, in a case whose name starts with "error-"
+//	want.notes      the notes, and after them the keywords that had no effect
+//	want.err        the error, in a case whose name starts with "error-", which is strict
 //
 // Every case also checks that each value is unchanged after a round trip.
 type golden struct {
@@ -99,6 +102,7 @@ func TestGolden(t *testing.T) {
 				t.Error("the case has no section show")
 			}
 			c.compare(t, "want.go", c.shown(t))
+			c.compare(t, "want.notes", c.notes())
 			for _, f := range c.out.Files {
 				for line := range strings.Lines(string(f.Src)) {
 					line = strings.ReplaceAll(strings.TrimSuffix(line, "\n"), "\t", "    ")
@@ -146,10 +150,10 @@ func readGolden(file string) (*golden, error) {
 		return nil, err
 	}
 	c := &golden{name: strings.TrimSuffix(filepath.Base(file), ".txtar"), file: file, archive: a}
-	c.config = gen.Config{Package: "p", Path: module + "/" + c.name}
+	c.config = gen.Config{Package: "p", Path: module + "/" + c.name, Strict: strings.HasPrefix(c.name, "error-"), Open: c.open}
 	for _, f := range a.Files {
 		switch f.Name {
-		case "show", "in.json", "run.go", "want.go", "want.json", "want.faults", "want.out", "want.err":
+		case "show", "in.json", "run.go", "want.go", "want.json", "want.faults", "want.out", "want.err", "want.notes":
 		case "overrides.json":
 			c.config.Overrides = gen.Overrides{File: f.Name, Src: f.Data}
 		case "capabilities.json":
@@ -162,6 +166,9 @@ func readGolden(file string) (*golden, error) {
 			c.base = &gen.Config{Package: "base", Path: c.config.Path + "/base",
 				Schemas: []gen.Schema{{Revision: "base", File: f.Name, Src: f.Data}}}
 		default:
+			if strings.HasPrefix(f.Name, "files/") {
+				continue
+			}
 			rev, ok := strings.CutSuffix(f.Name, ".json")
 			if !ok {
 				return nil, fmt.Errorf("%s: a case has no section %q", file, f.Name)
@@ -180,6 +187,28 @@ func (c *golden) generate() {
 	if c.err == nil {
 		c.out, c.err = gen.Generate(c.config)
 	}
+}
+
+// open returns one of the sections files/NAME.
+func (c *golden) open(name string) ([]byte, error) {
+	if text := c.section("files/" + name); text != "" {
+		return []byte(text), nil
+	}
+	return nil, fmt.Errorf("there is no file %s", name)
+}
+
+// notes returns the notes and the ignored keywords.
+func (c *golden) notes() string {
+	var b strings.Builder
+	for _, n := range c.out.Notes {
+		fmt.Fprintln(&b, n)
+	}
+	for _, keyword := range slices.Sorted(maps.Keys(c.out.Ignored)) {
+		if keyword != "format" {
+			fmt.Fprintf(&b, "ignored: %s\n", keyword)
+		}
+	}
+	return b.String()
 }
 
 func (c *golden) section(name string) string {

@@ -66,16 +66,8 @@ func walk(s *load.Schema, f func(*load.Schema)) {
 		return
 	}
 	f(s)
-	for _, p := range s.Properties {
-		walk(p.Schema, f)
-	}
-	for _, in := range [...]*load.Schema{s.Additional, s.PropertyNames, s.Items, s.Not} {
+	for _, in := range s.Below() {
 		walk(in, f)
-	}
-	for _, list := range [...][]*load.Schema{s.AnyOf, s.OneOf, s.AllOf} {
-		for _, in := range list {
-			walk(in, f)
-		}
 	}
 }
 

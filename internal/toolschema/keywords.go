@@ -183,6 +183,16 @@ var keywords = []keyword{
 	{"contentEncoding", 7, 2020, aText},
 }
 
+// Keywords returns the names of all keywords of all drafts, sorted.
+func Keywords() []string {
+	var names []string
+	for _, k := range keywords {
+		names = append(names, k.name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // vocabulary is the keywords of one draft.
 type vocabulary struct {
 	shapes map[string]shape

@@ -6,7 +6,9 @@ import (
 	"flag"
 	"fmt"
 	"go/token"
+	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,7 +20,7 @@ import (
 func generate() command {
 	return command{
 		name:  "gen",
-		args:  "-pkg NAME -out DIR [-keep-docs] [-overrides FILE] REV=SCHEMA.json...",
+		args:  "-pkg NAME -out DIR [-keep-docs] [-strict] [-overrides FILE] REV=SCHEMA.json...",
 		short: "generate a Go package from one or several revisions of a schema",
 		help: `
 Writes a Go package with a type for every definition of the schemas. List the schemas from the
@@ -30,9 +32,10 @@ folder that an earlier run generated are replaced or removed; all others stay.
 Comments come from this module's own documentation of the protocol. With -keep-docs they are the
 descriptions in the schemas; those have their own authors and licence.
 
-If a schema is ambiguous, or revisions contradict each other, gen fails with an error that names the
-place. Settle such cases in an overrides file: a JSON array of rows, each with a rule and a reason.
-"go doc github.com/mcpwire/mcpwire/gen.Overrides" lists the rules; internal/gen/protocol/overrides.json
+The schemas may be those of other protocols, too; docs/reference/generator.md says what each keyword
+does. Where the output has less than a schema says, gen prints a note, or with -strict fails. If
+revisions contradict each other, it fails with an error that names the place. Settle such cases in
+an overrides file: a JSON array of rows, each with a rule and a reason. "go doc github.com/mcpwire/mcpwire/gen.Overrides" lists the rules; internal/gen/protocol/overrides.json
 of this module is an example.
 
 Example:
@@ -44,6 +47,7 @@ Example:
 			out := flags.String("out", "", "write to the folder `DIR`, created if needed; required")
 			keep := flags.Bool("keep-docs", false, "use the descriptions in the schemas as comments")
 			overrides := flags.String("overrides", "", "settle ambiguities and contradictions as in `FILE`")
+			strict := flags.Bool("strict", false, "fail where the output would have less than the schema says")
 			return func(_ context.Context, s streams, args []string) error {
 				switch {
 				case !token.IsIdentifier(*pkg) || *pkg == "_":
@@ -53,7 +57,7 @@ Example:
 				case len(args) == 0:
 					return usagef("missing REV=SCHEMA.json")
 				}
-				c := gen.Config{Package: *pkg}
+				c := gen.Config{Package: *pkg, Strict: *strict}
 				for _, arg := range args {
 					rev, file, ok := strings.Cut(arg, "=")
 					if !ok || rev == "" || file == "" {
@@ -63,6 +67,7 @@ Example:
 					if err != nil {
 						return err
 					}
+					c.Open = opener(file)
 					c.Schemas = append(c.Schemas, gen.Schema{Revision: rev, File: filepath.ToSlash(file), Src: src})
 				}
 				if *overrides != "" {
@@ -94,10 +99,36 @@ Example:
 				if err := removeStale(*out, result.Files); err != nil {
 					return err
 				}
+				for _, n := range result.Notes {
+					_, _ = fmt.Fprintf(s.err, "note: %v\n", n)
+				}
+				if line := ignored(result.Ignored); line != "" {
+					_, _ = fmt.Fprintf(s.err, "ignored: %s\n", line)
+				}
 				_, err = fmt.Fprintf(s.out, "package %s: %s, in %s\n", result.Name, result.Summary, *out)
 				return err
 			}
 		},
+	}
+}
+
+// ignored lists keywords with the number of their places.
+func ignored(keywords map[string]int) string {
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(keywords)) {
+		parts = append(parts, fmt.Sprintf("%s (%d)", k, keywords[k]))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// opener returns a function that opens the files that a schema refers to. They are beside it; of an
+// address, the last part is the name.
+func opener(schema string) func(name string) ([]byte, error) {
+	return func(name string) ([]byte, error) {
+		if strings.Contains(name, "://") {
+			name = path.Base(name)
+		}
+		return os.ReadFile(filepath.Join(filepath.Dir(schema), filepath.FromSlash(name)))
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 // mcpwire.
 var fullPages = []string{
 	"README.md", "docs/tutorial/", "docs/howto/", "docs/explain/durable.md",
-	"docs/reference/errors.md", "docs/reference/tasks.md", "docs/reference/generated.md", "docs/reference/stability.md",
+	"docs/reference/errors.md", "docs/reference/tasks.md", "docs/reference/generated.md", "docs/reference/generator.md", "docs/reference/stability.md",
 }
 
 // forModels adds llms.txt, llms-full.txt and the Markdown of the pages to the files.

@@ -22,9 +22,9 @@ func (t *Table) Check(root int32, data []byte, opts ...codec.Option) error {
 
 // CheckValid is Check for text that is known to be well-formed: text that package codec has
 // decoded, or written. It may panic on other text. Checking a value without faults allocates
-// nothing, with three exceptions: the value is nested more than 32 deep; unions are nested whose
-// variants must be tried in turn; or more than four schemas are nested that each check the same
-// value several times, as an allOf does.
+// nothing, with four exceptions: the value is nested more than 32 deep; unions are nested whose
+// variants must be tried in turn; more than four schemas are nested that each check the same value
+// several times, as an allOf does; or a schema has a pattern, contains or uniqueItems.
 func (t *Table) CheckValid(root int32, data []byte) error {
 	c := checker{table: t, data: data}
 	c.value(root, space(data, 0))
@@ -133,11 +133,11 @@ func (c *checker) value(n int32, i int) int {
 
 // layered reports whether checking a value against n walks over the value more than once.
 func (n *Node) layered() bool {
-	if len(n.All) == 0 && n.Not == 0 && len(n.Union) == 0 {
+	if len(n.All) == 0 && n.Not == 0 && len(n.Union) == 0 && n.If == 0 && n.Contains == 0 && !n.Unique && len(n.Patterns) == 0 {
 		return false
 	}
-	walks := len(n.All)
-	for _, more := range [...]bool{n.Not != 0, len(n.Union) > 0, n.inner()} {
+	walks := len(n.All) + len(n.Patterns)
+	for _, more := range [...]bool{n.Not != 0, len(n.Union) > 0, n.inner(), n.If != 0, n.If != 0, n.Contains != 0, n.Unique} {
 		if more {
 			walks++
 		}
@@ -147,7 +147,7 @@ func (n *Node) layered() bool {
 
 // inner reports whether n constrains members or items.
 func (n *Node) inner() bool {
-	return len(n.Props) > 0 || n.Rest != Any || n.Names != Any || n.Items != Any
+	return len(n.Props) > 0 || len(n.Patterns) > 0 || n.Rest != Any || n.Names != Any || n.Items != Any || len(n.Prefix) > 0
 }
 
 // freeLayers is the number of nested layered nodes whose results are not cached. The results of
@@ -202,19 +202,25 @@ func (c *checker) walk(n int32, i int) int {
 	switch c.data[i] {
 	case '{':
 		kind = Object
-		if len(node.Props) > 0 || node.Rest != Any || node.Names != Any {
+		if len(node.Props) > 0 || len(node.Patterns) > 0 || node.Rest != Any || node.Names != Any || len(node.Bounds) > 0 {
 			end = c.object(node, i)
 		}
 	case '[':
 		kind = Array
-		if node.Items != Any || len(node.Bounds) > 0 {
+		if node.Items != Any || len(node.Prefix) > 0 || len(node.Bounds) > 0 || node.Contains != 0 {
 			end = c.array(node, i)
+		}
+		if node.Unique {
+			c.unique(i)
 		}
 	case '"':
 		kind = String
 		end = skipString(c.data, i)
 		if len(node.Bounds) > 0 {
 			c.length(node.Bounds, i, end)
+		}
+		if node.Pattern != nil && !node.Pattern.match(content(c.data[i+1:end-1])) && !c.countOnly() {
+			c.keywordFault(i, "pattern", "%s does not match %s", c.excerpt(i), node.Pattern.Text)
 		}
 	case 't', 'f':
 		kind = Bool
@@ -244,6 +250,16 @@ func (c *checker) walk(n int32, i int) int {
 			c.keywordFault(i, "not", "the schema excludes this value")
 		}
 	}
+	if node.If != 0 {
+		faults, after := c.attempt(node.If, i)
+		branch := node.Then
+		if end = after; faults > 0 {
+			branch = node.Else
+		}
+		if branch != Any {
+			end = c.value(branch, i)
+		}
+	}
 	if len(node.Union) > 0 {
 		end = c.union(n, i)
 	}
@@ -256,9 +272,9 @@ func (c *checker) walk(n int32, i int) int {
 // object checks the members of the object at i.
 func (c *checker) object(node *Node, i int) int {
 	start := i
-	required := 0
+	required, n := 0, 0
 	c.push(0)
-	for i = space(c.data, i+1); c.data[i] != '}'; {
+	for i = space(c.data, i+1); c.data[i] != '}'; n++ {
 		c.set(i)
 		name := i
 		i = skipString(c.data, i)
@@ -267,12 +283,24 @@ func (c *checker) object(node *Node, i int) int {
 		if node.Names != Any {
 			c.value(node.Names, name)
 		}
+		matched := false
+		if len(node.Patterns) > 0 {
+			text := content(c.data[name+1 : i-1])
+			for _, pattern := range node.Patterns {
+				if pattern.Pattern.match(text) {
+					matched = true
+					c.value(pattern.Node, at)
+				}
+			}
+		}
 		switch {
 		case p >= 0:
 			if node.Props[p].Required {
 				required++
 			}
 			i = c.value(node.Props[p].Node, at)
+		case matched:
+			i = c.skip(at)
 		case node.Rest == None:
 			if !c.countOnly() {
 				c.keywordFault(name, "additionalProperties", "member %s is not allowed", c.excerpt(name))
@@ -292,6 +320,18 @@ func (c *checker) object(node *Node, i int) int {
 	}
 	if required < 0 {
 		c.missing(node.Props, start)
+	}
+	for _, b := range node.Bounds {
+		switch b.Keyword {
+		case MinProperties:
+			if n < b.count() && !c.countOnly() {
+				c.keywordFault(start, "minProperties", "%s, want at least %s", plural(n, "member"), b.Limit)
+			}
+		case MaxProperties:
+			if n > b.count() && !c.countOnly() {
+				c.keywordFault(start, "maxProperties", "%s, want at most %s", plural(n, "member"), b.Limit)
+			}
+		}
 	}
 	return i + 1
 }
@@ -389,13 +429,25 @@ func (c *checker) member(i int, name string) (key, value int) {
 // array checks the items of the array at i, and how many there are.
 func (c *checker) array(node *Node, i int) int {
 	start := i
-	n := 0
+	n, found := 0, 0
 	c.push(0)
 	for i = space(c.data, i+1); c.data[i] != ']'; n++ {
 		c.set(^n)
-		i = next(c.data, c.value(node.Items, i))
+		if node.Contains != 0 {
+			if faults, _ := c.attempt(node.Contains, i); faults == 0 {
+				found++
+			}
+		}
+		item := node.Items
+		if n < len(node.Prefix) {
+			item = node.Prefix[n]
+		}
+		i = next(c.data, c.value(item, i))
 	}
 	c.pop()
+	if node.Contains != 0 {
+		c.contains(node, start, found)
+	}
 	for _, b := range node.Bounds {
 		switch b.Keyword {
 		case MinItems:
@@ -409,6 +461,42 @@ func (c *checker) array(node *Node, i int) int {
 		}
 	}
 	return i + 1
+}
+
+// contains compares the number of items of the array at i that node.Contains admits with the bounds.
+func (c *checker) contains(node *Node, i, found int) {
+	least := 1
+	for _, b := range node.Bounds {
+		switch b.Keyword {
+		case MinContains:
+			least = b.count()
+		case MaxContains:
+			if found > b.count() && !c.countOnly() {
+				c.keywordFault(i, "maxContains", "%s as contains describes, want at most %s", plural(found, "item"), b.Limit)
+			}
+		}
+	}
+	if found < least && !c.countOnly() {
+		c.keywordFault(i, "contains", "%s as contains describes, want at least %d", plural(found, "item"), least)
+	}
+}
+
+// unique checks that no two items of the array at i are equal.
+func (c *checker) unique(i int) {
+	seen := map[string]int{}
+	start, n := i, 0
+	for i = space(c.data, i+1); c.data[i] != ']'; n++ {
+		var key []byte
+		key, i = canonical(nil, c.data, i)
+		if first, twice := seen[string(key)]; twice && !c.countOnly() {
+			c.keywordFault(start, "uniqueItems", "the items %d and %d are equal", first, n)
+			return
+		} else if twice {
+			return
+		}
+		seen[string(key)] = n
+		i = next(c.data, i)
+	}
 }
 
 // length checks the length of the string from i to end.
@@ -431,7 +519,13 @@ func (c *checker) length(bounds []Bound, i, end int) {
 func (c *checker) size(bounds []Bound, i, end int) {
 	n := parseNumber(c.data[i:end])
 	for _, b := range bounds {
-		if b.Keyword > ExclusiveMaximum {
+		switch {
+		case b.Keyword == MultipleOf:
+			if !n.multipleOf(parseNumber([]byte(b.Limit))) && !c.countOnly() {
+				c.keywordFault(i, "multipleOf", "%s is not a multiple of %s", c.excerpt(i), b.Limit)
+			}
+			continue
+		case b.Keyword > ExclusiveMaximum:
 			continue
 		}
 		order := n.compare(parseNumber([]byte(b.Limit)))

@@ -1,6 +1,11 @@
 package jsonschema
 
-import "strings"
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
 
 // equals reports whether the value at i equals the JSON value in text. It compares numbers by
 // value, strings by their decoded content, and objects regardless of the order of members.
@@ -106,4 +111,59 @@ func next(data []byte, i int) int {
 		i = space(data, i+1)
 	}
 	return i
+}
+
+// content returns the decoded content of a JSON string, given without its quotes.
+func content(text []byte) []byte {
+	if !escaped(text) {
+		return text
+	}
+	var out []byte
+	for i := 0; i < len(text); {
+		var r rune
+		r, i = char(text, i)
+		out = utf8.AppendRune(out, r)
+	}
+	return out
+}
+
+// canonical appends to out a text that is equal for equal values, and returns the offset after the
+// value at i. Numbers are their digits and exponent, and members are sorted.
+func canonical(out, data []byte, i int) ([]byte, int) {
+	switch data[i] {
+	case '"':
+		end := skipString(data, i)
+		return strconv.AppendQuote(out, string(content(data[i+1:end-1]))), end
+	case '[':
+		out = append(out, '[')
+		for i = space(data, i+1); data[i] != ']'; {
+			out, i = canonical(out, data, i)
+			out = append(out, ',')
+			i = next(data, i)
+		}
+		return append(out, ']'), i + 1
+	case '{':
+		var members []string
+		for i = space(data, i+1); data[i] != '}'; {
+			var member []byte
+			member, i = canonical(nil, data, i)
+			member, i = canonical(append(member, ':'), data, colon(data, i))
+			members = append(members, string(member))
+			i = next(data, i)
+		}
+		slices.Sort(members)
+		return append(append(append(out, '{'), strings.Join(members, ",")...), '}'), i + 1
+	case 't', 'f', 'n':
+		return append(out, data[i]), skip(data, i)
+	}
+	end := skipNumber(data, i)
+	n := parseNumber(data[i:end])
+	if n.sign() < 0 {
+		out = append(out, '-')
+	}
+	out = append(append(append(out, n.whole...), n.frac...), 'e')
+	if n.digits() > 0 {
+		out = strconv.AppendInt(out, n.exp, 10)
+	}
+	return out, end
 }

@@ -3,6 +3,7 @@ package jsonschema
 import (
 	"bytes"
 	"cmp"
+	"math/bits"
 )
 
 // number is a JSON number taken apart: ±0.DDD × 10^exp, where DDD, the digits of
@@ -112,4 +113,37 @@ func isInteger(text []byte) bool {
 		}
 	}
 	return true
+}
+
+// multipleOf reports whether n is a multiple of m, which is not zero and has at most 18 digits.
+// It takes time in proportion to the digits of n.
+func (n number) multipleOf(m number) bool {
+	var modulus uint64
+	for i := range m.digits() {
+		modulus = modulus*10 + uint64(m.digit(i)-'0')
+	}
+	// The values are integers without a final zero, times a power of ten. If that of n is smaller,
+	// n lacks a factor of ten that m has.
+	shift := n.exp - int64(n.digits()) - (m.exp - int64(m.digits()))
+	if n.digits() == 0 || modulus == 0 {
+		return n.digits() == 0
+	}
+	if shift < 0 {
+		return false
+	}
+	times := func(a, b uint64) uint64 {
+		high, low := bits.Mul64(a, b)
+		return bits.Rem64(high, low, modulus)
+	}
+	var rest uint64
+	for i := range n.digits() {
+		rest = (times(rest, 10) + uint64(n.digit(i)-'0')) % modulus
+	}
+	for power := uint64(10) % modulus; shift > 0; shift >>= 1 {
+		if shift&1 != 0 {
+			rest = times(rest, power)
+		}
+		power = times(power, power)
+	}
+	return rest == 0
 }

@@ -7,7 +7,8 @@
 // start-up and can be read beside the schema they come from.
 //
 // [Table.Check] checks a text against a node. It accepts the same values as JSON Schema draft
-// 2020-12, where format and default are annotations. Numbers are exact: 60000.0 and 6e4 are
+// 2020-12, where format and default are annotations. Patterns are regular expressions of package
+// regexp. Numbers are exact: 60000.0 and 6e4 are
 // integers, and 9007199254740993 is over a maximum of 9007199254740992.
 //
 // Words used here and in messages: a value has a kind (null, boolean, number,
@@ -17,8 +18,10 @@
 package jsonschema
 
 import (
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Table is the flattened schemas of one or more revisions. A table is never
@@ -68,13 +71,23 @@ type Node struct {
 	Enum   []string // const, enum: the JSON texts admitted; nil admits all
 	Bounds []Bound  // minimum, maxItems and the like
 
-	Props []Prop // properties and required, sorted by name
-	Rest  int32  // additionalProperties: members that are not among Props
-	Names int32  // propertyNames: the names of all members, as strings
-	Items int32  // items
+	Pattern *Pattern // pattern
+
+	Props    []Prop        // properties and required, sorted by name
+	Patterns []PatternProp // patternProperties
+	Rest     int32         // additionalProperties: members that neither Props nor Patterns name
+	Names    int32         // propertyNames: the names of all members, as strings
+
+	Prefix   []int32 // prefixItems: the first items
+	Items    int32   // items: those after Prefix
+	Contains int32   // contains; zero is absent
+	Unique   bool    // uniqueItems
 
 	All   []int32   // allOf
 	Not   int32     // not; zero is absent
+	If    int32     // if; zero is absent
+	Then  int32     // then: for values that If admits
+	Else  int32     // else: for all other values
 	Union []Variant // anyOf, or oneOf if Exact; at most MaxVariants
 	Exact bool      // oneOf: exactly one variant may admit the value
 	Tag   string    // the member whose value tells variants apart; "" if none does
@@ -85,6 +98,26 @@ type Prop struct {
 	Name     string
 	Node     int32
 	Required bool
+}
+
+// PatternProp is a schema for the members whose name matches a pattern.
+type PatternProp struct {
+	Pattern *Pattern
+	Node    int32
+}
+
+// Pattern is a regular expression as in package regexp, compiled when it is first needed. The
+// generator has checked that it compiles.
+type Pattern struct {
+	Text string
+
+	once sync.Once
+	re   *regexp.Regexp
+}
+
+func (p *Pattern) match(text []byte) bool {
+	p.once.Do(func() { p.re = regexp.MustCompile(p.Text) })
+	return p.re.Match(text)
 }
 
 // Variant is one schema of a union. The generator computes Kinds and Tags, so that Check need not
@@ -118,6 +151,11 @@ const (
 	MaxLength
 	MinItems
 	MaxItems
+	MinProperties
+	MaxProperties
+	MultipleOf  // the limit has at most 18 digits, without zeros at either end
+	MinContains // 1 by default
+	MaxContains
 )
 
 // Root returns the node of a definition in a revision, such as "Task" in

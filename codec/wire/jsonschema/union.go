@@ -163,6 +163,8 @@ func (c *checker) fit(n int32, content []byte, at int, f *memberFit) {
 			f.met++
 		}
 		child = node.Props[p].Node
+	} else if len(node.Patterns) > 0 {
+		child = Any // a pattern may admit it
 	}
 	if !c.mayAdmit(child, at) {
 		f.faults++

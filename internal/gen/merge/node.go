@@ -197,6 +197,69 @@ func compare(a, b string) int {
 // NewUnion returns a union without variants, read from at.
 func NewUnion(at *load.Schema) *Union { return &Union{pos: pos{at}} }
 
+// Join returns a shape that can hold the values of a and of b, which are of one revision.
+func Join(a, b Node) Node {
+	if Describe(a) == Describe(b) {
+		return a
+	}
+	if _, never := a.(*Never); never {
+		return b
+	}
+	if _, never := b.(*Never); never {
+		return a
+	}
+	na, anull := a.(*Nullable)
+	nb, bnull := b.(*Nullable)
+	if anull || bnull {
+		if anull {
+			a = na.Node
+		}
+		if bnull {
+			b = nb.Node
+		}
+		n := Join(a, b)
+		if _, any := n.(*Any); any {
+			return n
+		}
+		return &Nullable{pos{n.At()}, n}
+	}
+	kinds := func(n Node) Kinds {
+		switch n := n.(type) {
+		case *Scalar:
+			return n.Kinds
+		case *Enum:
+			return n.Kind()
+		}
+		return 0
+	}
+	if ka, kb := kinds(a), kinds(b); ka != 0 && kb != 0 {
+		return &Scalar{pos{a.At()}, ka | kb}
+	}
+	oa, aobject := a.(*Object)
+	ob, bobject := b.(*Object)
+	if !aobject || !bobject {
+		return NewAny(a.At())
+	}
+	o := &Object{pos: oa.pos, In: oa.In | ob.In, Rest: Join(oa.Rest, ob.Rest), Extensible: true}
+	for _, m := range slices.Concat(oa.Members, ob.Members) {
+		ma, mb := oa.Member(m.Name), ob.Member(m.Name)
+		if o.Member(m.Name) != nil {
+			continue
+		}
+		c := *m
+		c.Required = 0
+		if ma != nil && mb != nil {
+			c.Node, c.Required = Join(ma.Node, mb.Node), ma.Required&mb.Required
+		}
+		o.Members = append(o.Members, &c)
+		slices.SortFunc(o.Members, func(a, b *Member) int { return compare(a.Name, b.Name) })
+	}
+	return o
+}
+
+// NewAny returns the shape of any value, read from at.
+func NewAny(at *load.Schema) *Any { return &Any{pos{at}} }
+
 // NewScalar returns a scalar of the given types, read from at.
 func NewScalar(at *load.Schema, kinds Kinds) *Scalar { return &Scalar{pos{at}, kinds} }
 

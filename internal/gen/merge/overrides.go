@@ -29,6 +29,7 @@ type Override struct {
 	Doc      string `json:"doc,omitempty"` // documentation of an added member
 	Method   string `json:"method,omitempty"`
 	From     string `json:"from,omitempty"`
+	Keyword  string `json:"keyword,omitempty"`
 
 	Reason string `json:"reason"` // why the row is needed; required
 
@@ -62,14 +63,14 @@ func ParseOverrides(file string, src []byte) (*Overrides, error) {
 	}
 	needs := map[string][]string{
 		"rename": {"def", "as"}, "refer": {"at", "as"}, "add": {"def", "member", "revision"}, "struct": {"def"},
-		"tag": {"def", "member", "value"}, "widen": {"def", "member", "type"}, "name": {"at", "as"}, "field": {"at", "as"}, "direction": {"method", "from"},
+		"tag": {"def", "member", "value"}, "widen": {"def", "member", "type"}, "name": {"at", "as"}, "field": {"at", "as"}, "direction": {"method", "from"}, "ignore": {"keyword"},
 	}
 	for i, row := range o.Rows {
 		fields := map[string]string{"def": row.Def, "as": row.As, "at": row.At, "member": row.Member, "value": row.Value, "type": row.Type,
-			"revision": row.Revision, "method": row.Method, "from": row.From, "reason": row.Reason}
+			"revision": row.Revision, "method": row.Method, "from": row.From, "keyword": row.Keyword, "reason": row.Reason}
 		need, ok := needs[row.Rule]
 		if !ok {
-			return nil, o.errorf(i, "rule %q is not one of rename, refer, add, struct, tag, widen, name, field, direction", row.Rule)
+			return nil, o.errorf(i, "rule %q is not one of rename, refer, add, struct, tag, widen, name, field, direction, ignore", row.Rule)
 		}
 		for _, f := range append(need, "reason") {
 			if fields[f] == "" {
@@ -105,6 +106,15 @@ func (o *Overrides) rows(rule string) []*Override {
 		}
 	}
 	return out
+}
+
+// Ignored returns the keywords of the ignore rows. Those that used reports are used.
+func (o *Overrides) Ignored(used func(keyword string) bool) (keywords []string) {
+	for _, row := range o.rows("ignore") {
+		row.used = row.used || used(row.Keyword)
+		keywords = append(keywords, row.Keyword)
+	}
+	return keywords
 }
 
 // Unused returns an error for the first row that was never applied, or nil.

@@ -123,12 +123,12 @@ func (r *resolver) own(s *load.Schema) (Node, error) {
 		return r.enum(s, values)
 	}
 	types := slices.Clone(s.Types)
-	object := s.Properties != nil || s.Additional != nil || s.Required != nil || s.PropertyNames != nil
+	object := s.Properties != nil || s.Additional != nil || s.Required != nil || s.PropertyNames != nil || s.Patterns != nil
 	switch {
 	case types != nil:
 	case object:
 		types = []string{"object"}
-	case s.Items != nil || s.MinItems != nil || s.MaxItems != nil:
+	case s.Items != nil || s.Prefix != nil || s.MinItems != nil || s.MaxItems != nil:
 		types = []string{"array"}
 	default:
 		return nil, nil
@@ -156,7 +156,7 @@ func (r *resolver) own(s *load.Schema) (Node, error) {
 			alternatives = append(alternatives, o)
 		case "array":
 			var elem Node = &Any{at}
-			if s.Items != nil {
+			if s.Items != nil && s.Prefix == nil {
 				var err error
 				if elem, err = r.node(s.Items); err != nil {
 					return nil, err
@@ -216,14 +216,39 @@ func (r *resolver) object(s *load.Schema) (Node, error) {
 		}
 		o.Rest = rest
 	}
+	if s.Patterns != nil {
+		rest, err := r.matched(s, o.Rest)
+		if err != nil {
+			return nil, err
+		}
+		o.Rest = rest
+	}
 	_, any := o.Rest.(*Any)
 	o.Extensible = any && (s.Additional != nil || len(o.Members) == 0)
 	return o, nil
 }
 
+// matched returns the shape of the members of s that have no name. Rest is that of the members whose
+// names match no pattern.
+func (r *resolver) matched(s *load.Schema, rest Node) (Node, error) {
+	for _, p := range s.Patterns {
+		n, err := r.node(p.Schema)
+		if err != nil {
+			return nil, err
+		}
+		if _, never := rest.(*Never); never && len(s.Patterns) == 1 {
+			return n, nil
+		}
+	}
+	return &Any{pos{s}}, nil
+}
+
+// enum resolves const and enum. Strings, integers and booleans are an enumeration if there is but one
+// kind of them. Other values have the shape of their JSON types.
 func (r *resolver) enum(s *load.Schema, values []json.RawMessage) (Node, error) {
 	e := &Enum{pos: pos{s}, Const: s.Const != nil}
-	null := false
+	null, other := false, false // a value is an array or an object
+	var kinds Kinds
 	for _, raw := range values {
 		var b bytes.Buffer
 		if err := json.Compact(&b, raw); err != nil {
@@ -232,34 +257,35 @@ func (r *resolver) enum(s *load.Schema, values []json.RawMessage) (Node, error) 
 		switch text := b.String(); text[0] {
 		case '"':
 			e.Values = append(e.Values, &EnumValue{quote((&EnumValue{JSON: text}).Text()), r.revs})
+			kinds |= KindString
 		case 'n':
 			null = true
 		case 't', 'f':
 			e.Values = append(e.Values, &EnumValue{text, r.revs})
+			kinds |= KindBool
 		case '[', '{':
-			return nil, s.Errorf("the value %s: only strings, integers, booleans and null are supported in const and enum", text)
+			other = true
 		default:
-			if bytes.ContainsAny(raw, ".eE") {
-				return nil, s.Errorf("the value %s: only strings, integers, booleans and null are supported in const and enum", text)
-			}
+			kinds |= KindInteger
 			if _, err := strconv.ParseInt(text, 10, 64); err != nil {
-				return nil, s.Errorf("the value %s in const or enum does not fit an int64", text)
+				kinds |= KindNumber
 			}
 			e.Values = append(e.Values, &EnumValue{text, r.revs})
 		}
 	}
-	for _, v := range e.Values {
-		if v.kind() != e.Kind() {
-			return nil, s.Errorf("%s and %s are mixed in one enum; split it into an anyOf", e.Values[0].JSON, v.JSON)
-		}
+	var n Node = e
+	switch {
+	case other:
+		return &Any{pos{s}}, nil
+	case len(e.Values) == 0:
+		n = &Never{pos{s}}
+	case kinds != e.Kind():
+		n = &Scalar{pos{s}, kinds}
 	}
-	if !null {
-		return e, nil
+	if null {
+		n = &Nullable{pos{s}, n}
 	}
-	if len(e.Values) == 0 {
-		return &Nullable{pos{s}, &Never{pos{s}}}, nil
-	}
-	return &Nullable{pos{s}, e}, nil
+	return n, nil
 }
 
 // quote returns the canonical JSON text of a string.
@@ -525,12 +551,14 @@ func (r *resolver) deref(s *load.Schema, ref *Ref, f func(Node) (Node, error)) (
 	return f(n)
 }
 
+// isNothing reports whether s is a schema that admits every value.
 func isNothing(s *load.Schema) bool {
-	return s != nil && !s.False && s.Ref == "" && s.Types == nil && s.Const == nil && s.Enum == nil &&
-		s.Properties == nil && s.Required == nil && s.Additional == nil && s.PropertyNames == nil &&
-		s.Items == nil && s.MinItems == nil && s.MaxItems == nil && s.Minimum == nil && s.Maximum == nil &&
-		s.ExclusiveMinimum == nil && s.ExclusiveMaximum == nil && s.MinLength == nil && s.MaxLength == nil &&
-		s.AnyOf == nil && s.OneOf == nil && s.AllOf == nil && s.Not == nil
+	if s == nil {
+		return false
+	}
+	plain := *s
+	plain.Format = ""
+	return fingerprint(&plain) == fingerprint(&load.Schema{})
 }
 
 // fingerprint returns a text that is equal for two schemas if and only if they are equal apart from
@@ -555,17 +583,22 @@ func fingerprint(s *load.Schema) string {
 	fmt.Fprintf(&b, "%v %q %q %s %s %q %v %v %v %v %v %v %v %v %q", s.False, s.Ref, s.Types, string(s.Const), s.Enum, s.Required,
 		count(s.MinItems), count(s.MaxItems), deref(s.Minimum), deref(s.Maximum), deref(s.ExclusiveMinimum), deref(s.ExclusiveMaximum),
 		count(s.MinLength), count(s.MaxLength), s.Format)
-	if s.Properties != nil {
-		b.WriteString(" {")
-		for _, p := range s.Properties {
-			fmt.Fprintf(&b, "%q:(%s)", p.Name, fingerprint(p.Schema))
+	fmt.Fprintf(&b, " %q %q %v %v %v %v %v", s.Pattern, s.MultipleOf, s.Unique, count(s.MinProps), count(s.MaxProps), count(s.MinContains), count(s.MaxContains))
+	for _, named := range [][]load.Property{s.Properties, s.Patterns, s.Dependent} {
+		if named != nil {
+			b.WriteString(" {")
+			for _, p := range named {
+				fmt.Fprintf(&b, "%q:(%s)", p.Name, fingerprint(p.Schema))
+			}
+			b.WriteString("}")
+		} else {
+			b.WriteString(" -")
 		}
-		b.WriteString("}")
 	}
-	for _, sub := range []*load.Schema{s.Additional, s.PropertyNames, s.Items, s.Not} {
+	for _, sub := range []*load.Schema{s.Additional, s.PropertyNames, s.Items, s.Not, s.Contains, s.If, s.Then, s.Else} {
 		fmt.Fprintf(&b, " (%s)", fingerprint(sub))
 	}
-	for _, list := range [][]*load.Schema{s.AnyOf, s.OneOf, s.AllOf} {
+	for _, list := range [][]*load.Schema{s.AnyOf, s.OneOf, s.AllOf, s.Prefix} {
 		b.WriteString(" [")
 		for _, sub := range list {
 			fmt.Fprintf(&b, "(%s)", fingerprint(sub))
@@ -606,36 +639,21 @@ func Same(a, b *load.Document) map[string]bool {
 
 // alternatives adds to names the definitions that anyOf and oneOf below s refer to.
 func alternatives(s *load.Schema, names []string) []string {
-	if s == nil {
-		return names
-	}
 	for _, sub := range slices.Concat(s.AnyOf, s.OneOf) {
 		if sub.Ref != "" {
 			names = append(names, sub.Ref)
 		}
 	}
-	for _, sub := range below(s) {
+	for _, sub := range s.Below() {
 		names = alternatives(sub, names)
 	}
 	return names
 }
 
-// below lists the schemas directly below s.
-func below(s *load.Schema) []*load.Schema {
-	subs := []*load.Schema{s.Additional, s.PropertyNames, s.Items, s.Not}
-	for _, p := range s.Properties {
-		subs = append(subs, p.Schema)
-	}
-	return slices.Concat(subs, s.AnyOf, s.OneOf, s.AllOf)
-}
-
 // refsHold reports whether all references below s are in the set.
 func refsHold(s *load.Schema, set map[string]bool) bool {
-	if s == nil {
-		return true
-	}
 	if s.Ref != "" && !set[s.Ref] {
 		return false
 	}
-	return !slices.ContainsFunc(below(s), func(sub *load.Schema) bool { return !refsHold(sub, set) })
+	return !slices.ContainsFunc(s.Below(), func(sub *load.Schema) bool { return !refsHold(sub, set) })
 }

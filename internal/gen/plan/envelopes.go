@@ -11,19 +11,7 @@ import (
 // only these refer to. Package codec/jsonrpc reads and writes these. The params, the results and
 // the data of errors stay. A definition that loses its type is raw JSON text.
 func (b *builder) dropEnvelopes() {
-	p, used := b.pkg, uses{}
-	for _, d := range p.Defs {
-		if isEnvelope(d.Type, nil) {
-			used.add(errorData(d.Type))
-		} else {
-			used.add(d.Type)
-		}
-	}
-	for _, a := range p.Aliases {
-		if !isEnvelope(a, nil) {
-			used.add(a)
-		}
-	}
+	p, used := b.pkg, b.used()
 	for _, m := range p.Methods {
 		used.add(m.Params)
 		used.add(m.Result)
@@ -48,6 +36,25 @@ func (b *builder) dropEnvelopes() {
 	for _, s := range p.Structs {
 		s.Unions = keep(used, s.Unions)
 	}
+	b.noteNames(used)
+}
+
+// used returns the types of the definitions that are no messages, and all types inside of them.
+func (b *builder) used() uses {
+	used := uses{}
+	for _, d := range b.pkg.Defs {
+		if isEnvelope(d.Type, nil) {
+			used.add(errorData(d.Type))
+		} else {
+			used.add(d.Type)
+		}
+	}
+	for _, a := range b.pkg.Aliases {
+		if !isEnvelope(a, nil) {
+			used.add(a)
+		}
+	}
+	return used
 }
 
 // rawType returns the type for raw text that has the JSON type of t.

@@ -11,6 +11,10 @@ import (
 
 // picks finds the discriminator of every union.
 func (b *builder) picks() error {
+	used := uses{}
+	if b.Note != nil {
+		used = b.used()
+	}
 	for _, p := range b.pending {
 		if p.union.ByMethod {
 			continue
@@ -21,7 +25,16 @@ func (b *builder) picks() error {
 		}
 		base := b.byMethod(p, holdsAny)
 		if base == nil {
-			return err
+			if b.Note == nil || !used[p.union] {
+				err = b.strict(err)
+			} else {
+				err = b.soften(err)
+			}
+			if err != nil {
+				return err
+			}
+			b.rawUnion(p.union)
+			continue
 		}
 		p.union.ByMethod, p.union.Pick = true, ir.Pick{Default: base}
 	}
@@ -230,12 +243,7 @@ func (b *builder) pickKeys(p *pendingUnion, vs []variant) (ir.Pick, error) {
 	for len(rest) > 1 {
 		i, paths := b.exclusive(rest)
 		if i < 0 {
-			var names []string
-			for _, v := range rest {
-				names = append(names, v.node.At().Pointer)
-			}
-			return pick, p.node.At().Errorf("the alternatives %s cannot be distinguished by a constant member, by JSON type or by a member that only one of them has; "+
-				"if one has a member that always has some string value, say so with a tag row in the overrides", strings.Join(names, ", "))
+			return pick, &alike{rest, p}
 		}
 		for _, path := range paths {
 			pick.Keys = append(pick.Keys, ir.KeyCase{Path: path, Kinds: b.keyKinds(rest[i], path), Variant: rest[i].out})
@@ -249,6 +257,27 @@ func (b *builder) pickKeys(p *pendingUnion, vs []variant) (ir.Pick, error) {
 		pick.Default = last.out
 	}
 	return pick, nil
+}
+
+// alike is the error of a union with variants that nothing distinguishes.
+type alike struct {
+	variants []variant
+	union    *pendingUnion
+}
+
+func (e *alike) Error() string { return e.Unwrap().Error() }
+
+func (e *alike) Unwrap() error {
+	return e.union.node.At().Errorf("the alternatives %s cannot be distinguished by a constant member, by JSON type or by a member that only one of them has; "+
+		"if one has a member that always has some string value, say so with a tag row in the overrides", e.places())
+}
+
+func (e *alike) places() string {
+	var names []string
+	for _, v := range e.variants {
+		names = append(names, v.node.At().Pointer)
+	}
+	return strings.Join(names, ", ")
 }
 
 // keyKinds returns the JSON types that v admits for the member at path. It returns nil if they are

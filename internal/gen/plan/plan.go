@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/mcpwire/mcpwire/internal/gen/ir"
@@ -23,7 +24,10 @@ type Config struct {
 	Link      LinkFunc // page of the specification for a definition, or nil
 	// Capabilities lists the capabilities that messages need, or is nil.
 	Capabilities *Capabilities
-	Base         *Base // generated package whose types are used where definitions are the same, or nil
+	// Note gets what the plan had to decide by itself, such as a second name for a type. If it is
+	// nil, there is an error instead.
+	Note func(*load.Error)
+	Base *Base // generated package whose types are used where definitions are the same, or nil
 }
 
 // Docs supplies documentation; an empty text means that there is none.
@@ -47,10 +51,17 @@ type Base struct {
 func Build(g *merge.Graph, c Config) (*ir.Package, error) {
 	b := &builder{Config: c, g: g, defs: map[string]ir.Type{}, inline: map[string]ir.Type{}, taken: map[string]string{}, free: map[string]bool{},
 		named: map[string]bool{}, objects: map[*ir.Struct]*merge.Object{}}
+	b.defNames = map[string]string{}
 	b.pkg = &ir.Package{Name: c.Name, Doc: c.Doc}
 	for _, label := range g.Revisions {
 		b.pkg.Revisions = append(b.pkg.Revisions, ir.Revision{Label: label, Const: "Revision" + strings.TrimPrefix(goName(label), "X")})
 	}
+	for _, name := range g.Names() {
+		if err := b.wide(g.Defs[name].Node); err != nil {
+			return nil, err
+		}
+	}
+	b.joinAlike()
 	b.messages()
 	b.findFree()
 	for _, name := range reserved {
@@ -66,10 +77,11 @@ func Build(g *merge.Graph, c Config) (*ir.Package, error) {
 	// Definitions take their names before any inline shape does.
 	for _, name := range g.Names() {
 		if !b.external(name) {
-			if err := b.claim(b.defName(name), name, g.Defs[name].Node); err != nil {
+			own := b.unowned(b.defName(name), name, g.Defs[name].Node)
+			if err := b.claim(own, name, g.Defs[name].Node); err != nil {
 				return nil, err
 			}
-			b.named[b.defName(name)] = true
+			b.named[own], b.defNames[name] = true, own
 		}
 	}
 	// Definitions composed of others come after those, so that an inline shape is named after the
@@ -102,10 +114,10 @@ func Build(g *merge.Graph, c Config) (*ir.Package, error) {
 	if err := b.unions(); err != nil {
 		return nil, err
 	}
-	if err := b.methods(); err != nil {
+	if err := b.picks(); err != nil {
 		return nil, err
 	}
-	if err := b.picks(); err != nil {
+	if err := b.methods(); err != nil {
 		return nil, err
 	}
 	if err := b.capabilities(); err != nil {
@@ -135,7 +147,10 @@ type builder struct {
 	inline map[string]ir.Type // shared inline enums and unions, by content
 	taken  map[string]string  // owner of each Go name in use
 	named  map[string]bool    // Go names that definitions have
-	free   map[string]bool    // definitions that do not limit the shape of values
+
+	defNames map[string]string // Go names by definition, once decided
+	seconds  []second
+	free     map[string]bool // definitions that do not limit the shape of values
 
 	objects map[*ir.Struct]*merge.Object // the shape that each struct was made from
 
@@ -226,11 +241,15 @@ func (b *builder) declare(s scope, n merge.Node) (string, error) {
 	if b.named[s.name] { // by a definition, which may be unrelated
 		s.name += "Value"
 	}
+	s.name = b.unowned(s.name, s.at, n)
 	return s.name, b.claim(s.name, s.at, n)
 }
 
 // defName returns the Go name of a definition.
 func (b *builder) defName(def string) string {
+	if name := b.defNames[def]; name != "" {
+		return name
+	}
 	if name, ok := b.Overrides.Name(def); ok {
 		return name
 	}
@@ -480,6 +499,9 @@ func (b *builder) fillStruct(st *ir.Struct, n *merge.Object, s scope) error {
 			}
 		}
 		if f.GoName != "" {
+			for i, name := 2, f.GoName; b.Note != nil && names[f.GoName] != ""; i++ {
+				f.GoName = name + strconv.Itoa(i)
+			}
 			if other := names[f.GoName]; other != "" {
 				return m.Node.At().Errorf("the member %q would have the Go name %s, which is that of %s; "+
 					"give it another with a field row for %q in the overrides", m.Name, f.GoName, other, ms.at)
@@ -500,9 +522,7 @@ func (b *builder) fillStruct(st *ir.Struct, n *merge.Object, s scope) error {
 		f.Open = m.In != n.In && !closed && f.Type != ir.RawAny
 		st.Fields = append(st.Fields, f)
 	}
-	if st.Required = bit; len(st.Fields) > 64 {
-		return n.At().Errorf("%d members, but the generated code can track the presence of at most 64", len(st.Fields))
-	}
+	st.Required = bit
 	for _, f := range st.Fields {
 		if f.Bit < 0 {
 			f.Bit = bit
@@ -580,6 +600,8 @@ func (b *builder) enum(n *merge.Enum, s scope) (ir.Type, error) {
 		c := ir.EnumValue{GoName: name + valueName(value), JSON: v.JSON}
 		if as, ok := b.Overrides.Name(s.at + "=" + value); ok {
 			c.GoName = as
+		} else {
+			c.GoName = b.unowned(c.GoName, s.at+"="+value, n)
 		}
 		if b.Docs != nil {
 			c.Doc.Text = b.Docs.Value(b.g.Revisions[v.In.Last()], s.def, s.path, value)
@@ -866,6 +888,11 @@ func (b *builder) variant(v variant, all []variant, s scope) (ir.Type, error) {
 func (b *builder) declareVariant(s scope, n merge.Node) (string, error) {
 	if name, ok := b.Overrides.Name(s.at); ok {
 		s.name = name
+	} else {
+		if b.Note != nil && b.named[s.name] { // often the definition that the variant adds a constant to
+			s.name += "Variant"
+		}
+		s.name = b.unowned(s.name, s.at, n)
 	}
 	return s.name, b.claim(s.name, s.at, n)
 }

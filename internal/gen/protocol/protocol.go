@@ -47,6 +47,7 @@ func Generate() ([]Package, error) {
 		Capabilities: gen.Capabilities{File: "internal/gen/protocol/capabilities.json", Src: capabilities},
 		Docs:         docs,
 		Link:         link,
+		Strict:       true,
 	}
 	for _, rev := range schema.Revisions() {
 		if core.Schemas, err = add(core.Schemas, rev); err != nil {
@@ -62,9 +63,10 @@ func Generate() ([]Package, error) {
 		Path:    module + "mcp/ext/tasks",
 		Doc: "defines Go types for the messages of the Tasks extension (io.modelcontextprotocol/tasks). Definitions that " +
 			"the extension shares with the protocol have their types in package mcp.",
-		Docs: docs,
-		Link: link,
-		Base: mcp,
+		Docs:   docs,
+		Link:   link,
+		Strict: true,
+		Base:   mcp,
 		// The revision that the extension's schema was written for.
 		BaseRevision: "2026-07-28",
 	}

@@ -197,6 +197,8 @@ func leaves(e *santhosh.ValidationError, list []string) []string {
 	switch k := e.ErrorKind.(type) {
 	case *kind.AnyOf, *kind.OneOf:
 		return list
+	case *kind.Contains, *kind.MinContains, *kind.MaxContains: // the causes are those of single items
+		return append(list, at)
 	case *kind.PropertyNames: // later steps of v6.0.3 overwrite the place
 		return list
 	case *kind.AdditionalProperties: // the validator reports it at the object, the table at the member

@@ -43,14 +43,24 @@ type node struct {
 	enum   []string
 	bounds []bound
 
+	pattern string
+
 	props    []prop // sorted by name
 	required []string
+	patterns []prop // by pattern
 	rest     *node
 	names    *node
+
+	prefix   []*node
 	items    *node
+	contains *node
+	unique   bool
 
 	all   []*node
 	not   *node
+	cond  *node // if; then and otherwise are not nil
+	then  *node
+	other *node // else
 	union []variant
 	exact bool
 	tag   string
@@ -107,7 +117,7 @@ func (b *builder) document(doc *load.Document) error {
 
 // close makes rest, names and items of n point to the node that admits every value.
 func (n *node) close(b *builder) {
-	n.rest, n.names, n.items = b.any, b.any, b.any
+	n.rest, n.names, n.items, n.then, n.other = b.any, b.any, b.any, b.any, b.any
 }
 
 // schema builds the node of s, whose position is called place. If s is nil, the node admits every
@@ -158,8 +168,21 @@ func (b *builder) fill(n *node, s *load.Schema) (err error) {
 	n.count("MaxLength", s.MaxLength)
 	n.count("MinItems", s.MinItems)
 	n.count("MaxItems", s.MaxItems)
+	n.count("MinProperties", s.MinProps)
+	n.count("MaxProperties", s.MaxProps)
+	if s.MultipleOf != "" {
+		n.bounds = append(n.bounds, bound{"MultipleOf", string(s.MultipleOf)})
+	}
+	n.pattern, n.unique = s.Pattern, s.Unique
 
 	n.required = s.Required
+	for _, p := range s.Patterns {
+		c, err := b.schema(p.Schema, n.place+"."+p.Name)
+		if err != nil {
+			return err
+		}
+		n.patterns = append(n.patterns, prop{name: p.Name, node: c})
+	}
 	for _, p := range s.Properties {
 		c, err := b.schema(p.Schema, n.place+"."+p.Name)
 		if err != nil {
@@ -175,6 +198,27 @@ func (b *builder) fill(n *node, s *load.Schema) (err error) {
 	}
 	if n.items, err = b.schema(s.Items, n.place+"[]"); err != nil {
 		return err
+	}
+	if n.prefix, err = b.list(s.Prefix, n.place+"[]"); err != nil {
+		return err
+	}
+	if err := b.contained(n, s); err != nil {
+		return err
+	}
+	if s.If != nil && (s.Then != nil || s.Else != nil) {
+		if err := b.condition(n, s.If, s.Then, s.Else); err != nil {
+			return err
+		}
+	}
+	for _, d := range s.Dependent {
+		m := n
+		if n.cond != nil { // a node holds only one
+			m = b.also(n, s)
+		}
+		has := &load.Schema{Doc: s.Doc, Pointer: s.Pointer, Types: []string{"object"}, Required: []string{d.Name}}
+		if err := b.condition(m, has, d.Schema, nil); err != nil {
+			return err
+		}
 	}
 	all, err := b.list(s.AllOf, n.place)
 	if err != nil {
@@ -204,6 +248,30 @@ func (b *builder) fill(n *node, s *load.Schema) (err error) {
 		b.also(n, s).setUnion(oneOf, true)
 	}
 	return nil
+}
+
+// contained sets what n demands of some of the items of a list.
+func (b *builder) contained(n *node, s *load.Schema) (err error) {
+	if s.Contains == nil || s.MinContains != nil && *s.MinContains == 0 && s.MaxContains == nil {
+		return nil
+	}
+	n.contains, err = b.schema(s.Contains, n.place+" contains")
+	n.count("MinContains", s.MinContains)
+	n.count("MaxContains", s.MaxContains)
+	return err
+}
+
+// condition makes n check a value against then if it is valid against cond, and otherwise against
+// other.
+func (b *builder) condition(n *node, cond, then, other *load.Schema) (err error) {
+	if n.cond, err = b.schema(cond, n.place+" if"); err != nil {
+		return err
+	}
+	if n.then, err = b.schema(then, n.place+" then"); err != nil {
+		return err
+	}
+	n.other, err = b.schema(other, n.place+" else")
+	return err
 }
 
 // also returns a new node that a value of n must satisfy, too.

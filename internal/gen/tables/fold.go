@@ -46,6 +46,7 @@ func (t *Tables) fold(docs []*load.Document, b *builder) {
 		if n.not == t.nodes[0] { // a cycle that limits nothing; resolve has replaced a plain {}
 			n.not, n.all = nil, append(n.all, t.nodes[1])
 		}
+		n.absent(t.nodes[0])
 	}
 	for i := range t.definitions {
 		for j, n := range t.definitions[i].nodes {
@@ -61,6 +62,26 @@ func (t *Tables) fold(docs []*load.Document, b *builder) {
 		if n.rank() == 0 {
 			n.place = n.types.String()
 		}
+	}
+}
+
+// absent rewrites keywords of n whose schema admits every value. In a table, the index of that schema
+// means that there is no such keyword.
+func (n *node) absent(any *node) {
+	if n.cond == any {
+		n.all = slices.DeleteFunc(unique(append(n.all, n.then)), func(m *node) bool { return m == any })
+		n.cond, n.then, n.other = nil, any, any
+	}
+	if n.contains != any {
+		return
+	}
+	n.contains = nil
+	least := slices.ContainsFunc(n.bounds, func(b bound) bool { return b.keyword == "MinContains" })
+	if !least {
+		n.bounds = append(n.bounds, bound{"MinItems", "1"})
+	}
+	for i, b := range n.bounds {
+		n.bounds[i].keyword = strings.Replace(b.keyword, "Contains", "Items", 1)
 	}
 }
 
@@ -118,7 +139,21 @@ func (n *node) signature(class map[*node]int) string {
 	for _, p := range n.props {
 		fmt.Fprintf(&s, " %q:%d:%t", p.name, class[p.node], p.required)
 	}
-	fmt.Fprintf(&s, " %d %d %d", class[n.rest], class[n.names], class[n.items])
+	fmt.Fprintf(&s, " %q %t", n.pattern, n.unique)
+	for _, p := range n.patterns {
+		fmt.Fprintf(&s, " %q~%d", p.name, class[p.node])
+	}
+	for _, m := range n.prefix {
+		fmt.Fprintf(&s, " ,%d", class[m])
+	}
+	fmt.Fprintf(&s, " %d %d %d %d %d", class[n.rest], class[n.names], class[n.items], class[n.then], class[n.other])
+	for _, m := range [...]*node{n.contains, n.cond} {
+		if m != nil {
+			fmt.Fprintf(&s, " ?%d", class[m])
+		} else {
+			s.WriteString(" ?-")
+		}
+	}
 	for _, m := range n.all {
 		fmt.Fprintf(&s, " &%d", class[m])
 	}

@@ -64,7 +64,8 @@ var (
 		`null`, `true`, `false`, `0`, `1`, `1.0`, `10e-1`, `2`, `1.5`, `-1`, `"a"`, `"b"`, `"\u0061"`, `"ab"`, `""`, `"é😀"`, `[]`, `[1]`, `{}`,
 		`{"a":1}`, `{"b":[1.0,"a"],"a":1}`, `[1,{"a":"b"}]`, `[1e0,{"\u0061":"b"}]`,
 	}
-	randomTypes = []string{"null", "boolean", "integer", "number", "string", "array", "object"}
+	randomPatterns = []string{"^a", "b$", ".", "^[^a]*$", "~"}
+	randomTypes    = []string{"null", "boolean", "integer", "number", "string", "array", "object"}
 )
 
 type writer struct{ rng *rand.Rand }
@@ -110,7 +111,7 @@ func (w writer) schema(depth, next int) any {
 		s["type"] = types
 	}
 	for range w.rng.IntN(3) {
-		switch w.rng.IntN(18) {
+		switch w.rng.IntN(29) {
 		case 0, 1, 2, 3:
 			props := map[string]any{}
 			for range w.rng.IntN(4) {
@@ -144,6 +145,33 @@ func (w writer) schema(depth, next int) any {
 			s["oneOf"] = list()
 		case 17:
 			s["not"] = same()
+		case 18:
+			s["pattern"] = pick(w, randomPatterns)
+		case 19, 20:
+			s["patternProperties"] = map[string]any{pick(w, randomPatterns): inner(), pick(w, randomPatterns): inner()}
+		case 21:
+			s["minProperties"] = w.rng.IntN(3)
+			s["maxProperties"] = w.rng.IntN(3)
+		case 22:
+			s["multipleOf"] = json.RawMessage(pick(w, []string{"1", "2", "0.5", "0.3", "5e-1", "1.50"}))
+		case 23:
+			s["uniqueItems"] = w.oneIn(2)
+		case 24:
+			s["contains"] = inner()
+			if w.oneIn(2) {
+				s["minContains"] = w.rng.IntN(3)
+				s["maxContains"] = w.rng.IntN(3)
+			}
+		case 25:
+			s["prefixItems"] = []any{inner(), inner()}
+		case 26:
+			s["if"] = same()
+			s[pick(w, []string{"then", "else"})] = same()
+			s[pick(w, []string{"then", "else"})] = same()
+		case 27:
+			s["dependentRequired"] = map[string]any{pick(w, randomNames): []string{pick(w, randomNames)}}
+		case 28:
+			s["dependentSchemas"] = map[string]any{pick(w, randomNames): same(), pick(w, randomNames): same()}
 		}
 	}
 	return s

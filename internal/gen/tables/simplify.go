@@ -1,6 +1,7 @@
 package tables
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -75,7 +76,18 @@ func (n *node) each(f func(*node) *node) {
 	for i := range n.props {
 		n.props[i].node = f(n.props[i].node)
 	}
-	n.rest, n.names, n.items = f(n.rest), f(n.names), f(n.items)
+	for i := range n.patterns {
+		n.patterns[i].node = f(n.patterns[i].node)
+	}
+	for i := range n.prefix {
+		n.prefix[i] = f(n.prefix[i])
+	}
+	n.rest, n.names, n.items, n.then, n.other = f(n.rest), f(n.names), f(n.items), f(n.then), f(n.other)
+	for _, m := range [...]**node{&n.contains, &n.cond} {
+		if *m != nil {
+			*m = f(*m)
+		}
+	}
 	for i := range n.all {
 		n.all[i] = f(n.all[i])
 	}
@@ -90,7 +102,8 @@ func (n *node) each(f func(*node) *node) {
 // bare reports whether n has no keywords other than type, const and enum.
 func (n *node) bare() bool {
 	return len(n.bounds) == 0 && len(n.props) == 0 && len(n.required) == 0 &&
-		n.rest.isAny() && n.names.isAny() && n.items.isAny() &&
+		n.rest.isAny() && n.names.isAny() && n.items.isAny() && n.pattern == "" && len(n.patterns) == 0 && len(n.prefix) == 0 &&
+		n.contains == nil && !n.unique && n.cond == nil &&
 		len(n.all) == 0 && n.not == nil && len(n.union) == 0
 }
 
@@ -121,11 +134,15 @@ func (n *node) admitsStrings() bool {
 }
 
 // simplify rewrites n to a node that admits the same values; see the package comment.
-func (n *node) simplify() error {
+func (n *node) simplify(any *node) error {
 	for _, name := range n.required {
 		i, ok := slices.BinarySearchFunc(n.props, name, func(p prop, name string) int { return strings.Compare(p.name, name) })
 		if !ok {
-			n.props = slices.Insert(n.props, i, prop{name: name, node: n.rest})
+			node := n.rest
+			if slices.ContainsFunc(n.patterns, func(p prop) bool { return regexp.MustCompile(p.name).MatchString(name) }) {
+				node = any
+			}
+			n.props = slices.Insert(n.props, i, prop{name: name, node: node})
 		}
 		n.props[i].required = true
 	}

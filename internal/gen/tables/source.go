@@ -77,13 +77,31 @@ func (n *node) literal() string {
 			return s + "}"
 		})+"}")
 	}
+	if n.pattern != "" {
+		field("Pattern", pattern(n.pattern))
+	}
+	if len(n.patterns) > 0 {
+		field("Patterns", "[]jsonschema.PatternProp{"+list(n.patterns, func(p prop) string {
+			return fmt.Sprintf("{Pattern: %s, Node: %d}", pattern(p.name), p.node.index)
+		})+"}")
+	}
 	index("Rest", n.rest)
 	index("Names", n.names)
+	if len(n.prefix) > 0 {
+		field("Prefix", "[]int32{"+list(n.prefix, func(m *node) string { return strconv.Itoa(int(m.index)) })+"}")
+	}
 	index("Items", n.items)
+	index("Contains", n.contains)
+	if n.unique {
+		field("Unique", "true")
+	}
 	if len(n.all) > 0 {
 		field("All", "[]int32{"+list(n.all, func(m *node) string { return strconv.Itoa(int(m.index)) })+"}")
 	}
 	index("Not", n.not)
+	index("If", n.cond)
+	index("Then", n.then)
+	index("Else", n.other)
 	if len(n.union) > 0 {
 		field("Union", "[]jsonschema.Variant{"+list(n.union, func(v variant) string {
 			s := fmt.Sprintf("{Node: %d", v.node.index)
@@ -104,6 +122,9 @@ func (n *node) literal() string {
 	}
 	return strings.Join(fields, ", ")
 }
+
+// pattern returns the Go expression of a pattern.
+func pattern(text string) string { return "&jsonschema.Pattern{Text: " + quote(text) + "}" }
 
 var kindNames = []struct {
 	kind         types

@@ -51,6 +51,8 @@ var constants = map[string]any{
 	"Minimum": jsonschema.Minimum, "Maximum": jsonschema.Maximum,
 	"ExclusiveMinimum": jsonschema.ExclusiveMinimum, "ExclusiveMaximum": jsonschema.ExclusiveMaximum,
 	"MinLength": jsonschema.MinLength, "MaxLength": jsonschema.MaxLength, "MinItems": jsonschema.MinItems, "MaxItems": jsonschema.MaxItems,
+	"MinProperties": jsonschema.MinProperties, "MaxProperties": jsonschema.MaxProperties, "MultipleOf": jsonschema.MultipleOf,
+	"MinContains": jsonschema.MinContains, "MaxContains": jsonschema.MaxContains,
 }
 
 // set sets v to the value of an expression. It supports the kinds of expressions that occur in
@@ -83,7 +85,12 @@ func set(v reflect.Value, expr ast.Expr) {
 			panic(err)
 		}
 		v.SetInt(n)
-	case *ast.UnaryExpr: // -1
+	case *ast.UnaryExpr: // -1 and &T{}
+		if v.Kind() == reflect.Pointer {
+			v.Set(reflect.New(v.Type().Elem()))
+			set(v.Elem(), expr.X)
+			return
+		}
 		set(v, expr.X)
 		v.SetInt(-v.Int())
 	case *ast.BinaryExpr: // a | b

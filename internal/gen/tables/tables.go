@@ -56,7 +56,7 @@ func Compile(docs []*load.Document) (*Tables, error) {
 	}
 	b.resolve()
 	for _, n := range b.nodes {
-		if err := n.simplify(); err != nil {
+		if err := n.simplify(b.any); err != nil {
 			return nil, err
 		}
 	}
