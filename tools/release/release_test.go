@@ -126,7 +126,9 @@ func userOf(t *testing.T, r *repository, proxy string) []string {
 	for _, variable := range fetching {
 		name, value, _ := strings.Cut(variable, "=")
 		switch name {
-		case "GOMODCACHE", "GOFLAGS", "GOWORK", "GONOSUMDB":
+		case "GOFLAGS":
+			env = append(env, variable+" -ldflags=-w") // linking takes most of the time
+		case "GOMODCACHE", "GOWORK", "GONOSUMDB":
 			env = append(env, variable)
 		case "GOPROXY":
 			env = append(env, "GOPROXY="+fileURL(proxy)+","+value)
