@@ -38,7 +38,6 @@ var kept = []string{
 	"transport.Conn transport.HalfCloser",
 	"transport.Conn ability.Owned",
 	"transport.Conn transport.Persister",
-	"transport.Conn transport.Releaser",
 	"transport.Conn transport.Reopener",
 	"transport.Conn transport.Restored",
 	"transport.Conn transport.Suspender",

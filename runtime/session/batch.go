@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"sync"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -8,11 +9,12 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// batch collects the answers to the messages of a JSON-RPC batch and sends them as one message.
-// Only revision 2025-03-26 has batches.
+// batch is the Reply of all messages of a JSON-RPC batch. It collects their answers and sends them
+// as one message. Only revision 2025-03-26 has batches.
 type batch struct {
 	s       *Session
-	session uint32 // number of the session in which it arrived; see reopening
+	to      transport.Reply // of the batch; nil for the connection
+	session uint32          // number of the session in which it arrived; see reopening
 
 	mu   sync.Mutex
 	open int // answers still missing, plus one for receiveBatch itself
@@ -25,17 +27,17 @@ func (s *Session) receiveBatch(m transport.Message) {
 	// The items are copies, so that one item does not retain the whole text.
 	items, err := jsonrpc.ParseReceivedBatch(m.Text)
 	if err != nil {
-		s.refuse(jsonrpc.Message{}, err, m, nil)
+		s.refuse(jsonrpc.Message{}, err, m)
 		return
 	}
-	b := &batch{s: s, session: m.Session, open: 1}
+	b := &batch{s: s, to: m.Reply, session: m.Session, open: 1}
 	for _, item := range items {
 		if item.Message.Kind == jsonrpc.KindRequest || item.Message.Kind == jsonrpc.KindInvalid {
 			b.mu.Lock()
 			b.open++
 			b.mu.Unlock()
 		}
-		s.take(&item.Message, item.Err, &transport.Message{Text: item.Message.Params, Context: m.Context, Session: m.Session}, b)
+		s.take(&item.Message, item.Err, &transport.Message{Text: item.Message.Params, Reply: b, Context: m.Context, Session: m.Session})
 	}
 	b.skip()
 }
@@ -52,14 +54,22 @@ func (s *Session) failBatch(m transport.Message, err error) (ok bool) {
 	return ok
 }
 
-// add adds an answer. Its bytes count towards the limits until the batch is sent.
-func (b *batch) add(text []byte) {
-	b.s.inbound.Hold(len(text))
-	b.mu.Lock()
-	b.held += len(text)
-	b.text = append(append(b.text, ','), text...)
-	b.mu.Unlock()
+func (b *batch) Send(ctx context.Context, text []byte) error {
+	return b.s.put(ctx, transport.Message{Text: text, Reply: b.to, Session: b.session})
+}
+
+// Answer adds an answer, or counts down without one. The bytes of answers count towards the limits
+// until the batch is sent.
+func (b *batch) Answer(_ context.Context, text []byte, _ *jsonrpc.Error) error {
+	if text != nil {
+		b.s.inbound.Hold(len(text))
+		b.mu.Lock()
+		b.held += len(text)
+		b.text = append(append(b.text, ','), text...)
+		b.mu.Unlock()
+	}
 	b.skip()
+	return nil
 }
 
 // skip decrements the number of missing answers. When it becomes 0, skip sends the batch, if that
@@ -67,11 +77,14 @@ func (b *batch) add(text []byte) {
 func (b *batch) skip() {
 	b.mu.Lock()
 	b.open--
-	last := b.open == 0 && len(b.text) > 0
+	last := b.open == 0
 	b.mu.Unlock()
-	if last {
+	switch {
+	case last && len(b.text) > 0:
 		b.text[0] = '['
-		b.s.reply(transport.Message{Text: append(b.text, ']'), Session: b.session})
+		b.s.reply(response{b.to, append(b.text, ']'), nil, b.session})
 		b.s.inbound.Hold(-b.held)
+	case last && b.to != nil:
+		b.s.reply(response{to: b.to, session: b.session})
 	}
 }

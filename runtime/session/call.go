@@ -273,11 +273,7 @@ func (s *Session) writeNotification(ctx context.Context, call *Call, related *Re
 	if err != nil {
 		return err
 	}
-	out := transport.Message{Text: text, Session: session}
-	if related != nil {
-		out.For = related.ID
-	}
-	return s.writeUntil(ctx, out)
+	return s.writeUntil(ctx, transport.Message{Text: text, Reply: related.reply(), Session: session})
 }
 
 // encodeNotification returns the text of a notification.
@@ -308,10 +304,7 @@ func (s *Session) exchange(ctx context.Context, call *Call, e exchange) (json.Ra
 		return nil, err
 	}
 	call.ID = id
-	out := transport.Message{Session: e.session}
-	if e.related != nil {
-		out.For = e.related.ID
-	}
+	out := transport.Message{Reply: e.related.reply(), Session: e.session}
 	timeout := call.opts.timeout
 	if e.again && timeout > 0 {
 		timeout = max(timeout-time.Since(e.start), 1)

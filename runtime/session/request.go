@@ -187,6 +187,14 @@ func (r *Request) exchange() *serving {
 	return r.state
 }
 
+// reply returns the Reply of the message of a request, or nil if there is none. r may be nil.
+func (r *Request) reply() transport.Reply {
+	if r == nil || r.state == nil {
+		return nil
+	}
+	return r.state.to
+}
+
 // EndOnShutdown makes [Session.Shutdown], or [Responder.Shutdown], end the context of the request
 // at once. Its cause is a [*jsonrpc.Error] with [CodeClosing], which the peer gets if the handler
 // returns the error of the context or its cause. While the handler waits for the answer to a

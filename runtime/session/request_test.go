@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,21 +62,59 @@ func (a *authenticated) Read() (transport.Message, error) {
 	return m, err
 }
 
-// recorded is a connection that records the written messages.
+// recorded is a connection that records the sent messages, and gives a Reply to each request.
 type recorded struct {
 	transport.Conn
 	mu  sync.Mutex
-	got []transport.Message
+	got []string
+}
+
+func (r *recorded) Read() (transport.Message, error) {
+	m, err := r.Conn.Read()
+	if parsed, fault := m.Parse(); err == nil && fault == nil && parsed.Kind == jsonrpc.KindRequest {
+		m.Reply = &recordedReply{r: r, id: parsed.ID}
+	}
+	return m, err
 }
 
 func (r *recorded) Write(ctx context.Context, m transport.Message) error {
-	r.mu.Lock()
-	r.got = append(r.got, m)
-	r.mu.Unlock()
-	return r.Conn.Write(ctx, m)
+	return r.send(ctx, m.Text, "for ")
 }
 
-func TestMessagesNameTheirRequest(t *testing.T) {
+func (r *recorded) send(ctx context.Context, text []byte, of string) error {
+	parsed, err := jsonrpc.Parse(text)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	r.got = append(r.got, fmt.Sprintf("%s %s %s", parsed.Kind, parsed.Method, of))
+	r.mu.Unlock()
+	return r.Conn.Write(ctx, transport.Message{Text: text})
+}
+
+// recordedReply is the Reply of a request.
+type recordedReply struct {
+	r        *recorded
+	id       jsonrpc.ID
+	answered atomic.Bool
+}
+
+func (p *recordedReply) Send(ctx context.Context, text []byte) error {
+	if p.answered.Load() {
+		return transport.ErrAnswered
+	}
+	return p.r.send(ctx, text, fmt.Sprintf("for %s", p.id))
+}
+
+func (p *recordedReply) Answer(ctx context.Context, text []byte, failed *jsonrpc.Error) error {
+	p.answered.Store(true)
+	if m, err := jsonrpc.Parse(text); err != nil || (m.Error != nil) != (failed != nil) {
+		return fmt.Errorf("the answer %s has the error %v", text, failed)
+	}
+	return p.r.send(ctx, text, fmt.Sprintf("answers %s", p.id))
+}
+
+func TestMessagesBelongToTheirRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, y := inmemory.Pair(inmemory.Options{})
 		conn := &recorded{Conn: y}
@@ -108,24 +147,17 @@ func TestMessagesNameTheirRequest(t *testing.T) {
 		time.Sleep(time.Minute)
 		conn.mu.Lock()
 		defer conn.mu.Unlock()
-		var got []string
-		for _, m := range conn.got {
-			parsed, err := jsonrpc.Parse(m.Text)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got = append(got, fmt.Sprintf("%s %s for %s %v", parsed.Kind, parsed.Method, m.For, m.Answer))
-		}
+		got := conn.got
 		want := []string{
-			`response  for "i" true`,
-			`notification notifications/progress for "r" false`,
-			`notification x/n for "r" false`,
-			`request x/q for "r" false`,
-			`response  for "p" true`,
-			`error response  for  false`,
-			`notification notifications/cancelled for "r" false`,
-			`notification x/alone for  false`,
-			`response  for "r" true`,
+			`response  answers "i"`,
+			`notification notifications/progress for "r"`,
+			`notification x/n for "r"`,
+			`request x/q for "r"`,
+			`response  answers "p"`,
+			`error response  for `,
+			`notification notifications/cancelled for "r"`,
+			`notification x/alone for `,
+			`response  answers "r"`,
 		}
 		slices.Sort(got[6:]) // the order of the cancellation varies
 		slices.Sort(want[6:])

@@ -18,10 +18,13 @@ import (
 // serving is an exchange with what its handler needs.
 type serving struct {
 	engine.Exchange
-	side *side    // of the session, or of the Responder
-	conn *Session // over whose connection it arrived; nil over HTTP without a session
+	side *side           // of the session, or of the Responder
+	conn *Session        // over whose connection it arrived; nil over HTTP without a session
+	to   transport.Reply // of its message; nil if its messages are written to the connection
 	ctx  *requestContext
 }
+
+func (st *serving) ID() jsonrpc.ID { return st.ctx.req.ID }
 
 // encoded returns the text of an answer, and the error in it. If text is nil, it encodes failed,
 // unless that is nil, too.
@@ -33,36 +36,22 @@ func (st *serving) encoded(text []byte, failed *jsonrpc.Error) ([]byte, *jsonrpc
 	return text, failed
 }
 
-// connected is a request that has arrived over the connection of a session. It is its own Reply.
+// connected is a request that has arrived over the connection of a session. It is the Reply of its
+// exchange.
 type connected struct {
 	serving
 	until lazyctx.Cancellable // the parent of ctx
-	batch *batch              // nil if the request is not part of a batch
 	// Closed when initialize has been answered; nil if that was before the request arrived.
 	opened <-chan struct{}
 }
 
-func (c *connected) ID() jsonrpc.ID { return c.ctx.req.ID }
-
 func (c *connected) Send(ctx context.Context, text []byte) error {
-	return c.conn.writeUntil(ctx, transport.Message{Text: text, For: c.ID(), Session: c.Session})
+	return c.conn.writeUntil(ctx, transport.Message{Text: text, Reply: c.to, Session: c.Session})
 }
 
 func (c *connected) Answer(ctx context.Context, text []byte, failed *jsonrpc.Error) error {
-	switch text, _ = c.encoded(text, failed); {
-	case text == nil:
-		if c.batch != nil {
-			c.batch.skip()
-		}
-		if conn, ok := transport.As[transport.Releaser](c.conn.conn); ok {
-			c.conn.panicked("transport", boundary.Run(func() error { conn.Release(c.ID()); return nil }))
-		}
-		return nil
-	case c.batch != nil:
-		c.batch.add(text)
-		return nil
-	}
-	return c.conn.writeUntil(ctx, transport.Message{Text: text, For: c.ID(), Answer: true, Session: c.Session})
+	text, failed = c.encoded(text, failed)
+	return c.conn.answer(ctx, response{c.to, text, failed, c.Session})
 }
 
 func (c *connected) Cancel(cause error) { c.until.Cancel(cause) }
@@ -107,24 +96,23 @@ func (s *Session) receive(m transport.Message) {
 			return
 		}
 	}
-	s.take(&message, err, &m, nil)
+	s.take(&message, err, &m)
 }
 
-// take processes a message, or its error err. Answers are added to b unless that is nil. Its
-// parameters are pointers, because the frames below it may be on the stack of a handler of the
-// peer.
-func (s *Session) take(message *jsonrpc.Message, err error, m *transport.Message, b *batch) {
+// take processes a message, or its error err. Its parameters are pointers, because the frames below
+// it may be on the stack of a handler of the peer.
+func (s *Session) take(message *jsonrpc.Message, err error, m *transport.Message) {
 	if longer(message.ID, maxID) {
 		message.ID = jsonrpc.ID{}
 		err = fmt.Errorf("%w: longer than %d bytes", jsonrpc.ErrID, maxID)
 	}
 	if err != nil {
-		s.refuse(*message, err, *m, b)
+		s.refuse(*message, err, *m)
 		return
 	}
 	switch message.Kind {
 	case jsonrpc.KindRequest:
-		s.request(*message, *m, b)
+		s.request(*message, *m)
 	case jsonrpc.KindNotification:
 		if message.Method == mcp.MethodNotificationsProgress {
 			s.progressed(message.Params)
@@ -148,7 +136,7 @@ func longer(id codec.Scalar, max int) bool {
 }
 
 // refuse answers an invalid message with an error, unless it is a notification or an answer.
-func (s *Session) refuse(message jsonrpc.Message, err error, m transport.Message, b *batch) {
+func (s *Session) refuse(message jsonrpc.Message, err error, m transport.Message) {
 	cause := boundary.Text(boundary.ErrorText(err), 1<<10) // it may quote the message
 	switch message.Kind {
 	case jsonrpc.KindResponse, jsonrpc.KindErrorResponse:
@@ -161,7 +149,7 @@ func (s *Session) refuse(message jsonrpc.Message, err error, m transport.Message
 		return
 	}
 	s.warn("message rejected", "error", cause)
-	s.reject(message, &jsonrpc.Error{Code: jsonrpc.CodeOf(err), Message: cause}, m, b)
+	s.reject(message, &jsonrpc.Error{Code: jsonrpc.CodeOf(err), Message: cause}, m)
 }
 
 // invalidAnswer returns the answer for a response that is invalid because of err.
@@ -172,25 +160,18 @@ func invalidAnswer(err error) answer {
 var errInvalidAnswer = errors.New("session: invalid answer")
 
 // reject answers a request in m with an error instead of serving it.
-func (s *Session) reject(message jsonrpc.Message, err error, m transport.Message, b *batch) {
-	s.cfg.rejected(message.Method, boundary.WireError(err))
-	s.answer(message.ID, err, m, b)
+func (s *Session) reject(message jsonrpc.Message, err error, m transport.Message) {
+	failed := boundary.WireError(err)
+	s.cfg.rejected(message.Method, failed)
+	s.reply(response{m.Reply, engine.EncodeError(message.ID, failed), failed, m.Session})
 }
 
-// answer answers a request in m without a handler: with err or, if that is nil, with an empty
-// result.
-func (s *Session) answer(id jsonrpc.ID, err error, m transport.Message, b *batch) {
-	var text []byte
-	if err != nil {
-		text = engine.EncodeError(id, boundary.WireError(err))
-	} else {
-		text, _ = encodeResult(id, nil)
-	}
-	if b != nil {
-		b.add(text)
-		return
-	}
-	s.reply(transport.Message{Text: text, For: id, Answer: !id.IsZero(), Session: m.Session})
+// response is an answer on its way to the peer.
+type response struct {
+	to      transport.Reply // nil for the connection
+	text    []byte          // nil if the request will not be answered
+	failed  *jsonrpc.Error  // the error in it
+	session uint32
 }
 
 // reply queues an answer of the read loop and does not wait for the transport. Otherwise two peers
@@ -198,14 +179,41 @@ func (s *Session) answer(id jsonrpc.ID, err error, m transport.Message, b *batch
 // are pending, because the peer does not read.
 //
 // The client sends no answers in revisions without sessions.
-func (s *Session) reply(m transport.Message) {
+func (s *Session) reply(r response) {
+	if b, ok := r.to.(*batch); ok {
+		b.Answer(s.life.ctx, r.text, r.failed) // does not wait
+		return
+	}
 	if !s.Traits().InputInResults {
-		s.replies.Put(m, len(m.Text))
+		s.replies.Put(r, len(r.text))
 	}
 }
 
+// answer passes an answer to the transport. An error of the connection ends the session.
+func (s *Session) answer(ctx context.Context, r response) error {
+	if r.to == nil {
+		if r.text == nil {
+			return nil
+		}
+		return s.writeUntil(ctx, transport.Message{Text: r.text, Session: r.session})
+	}
+	if s.life.over() {
+		return s.life.err()
+	}
+	if err := answerTo(ctx, r); err != nil {
+		return s.writeFailed(ctx, err)
+	}
+	return nil
+}
+
+// answerTo calls Answer of a Reply. It returns a panic as an error.
+func answerTo(ctx context.Context, r response) (err error) {
+	defer boundary.Catch(&err)
+	return r.to.Answer(ctx, r.text, r.failed)
+}
+
 // request starts serving a request, or rejects it.
-func (s *Session) request(message jsonrpc.Message, m transport.Message, b *batch) {
+func (s *Session) request(message jsonrpc.Message, m transport.Message) {
 	if m.Session > 0 && m.Session <= s.reopening.withdrawn {
 		return // it was on its way when its session was lost
 	}
@@ -215,15 +223,16 @@ func (s *Session) request(message jsonrpc.Message, m transport.Message, b *batch
 	}
 	var meta modern.RequestMeta
 	stated := false
-	if s.cfg.Responder != nil && s.role == RoleServer && b == nil {
+	if _, inBatch := m.Reply.(*batch); s.cfg.Responder != nil && s.role == RoleServer && !inBatch {
 		meta, stated = modern.Meta(message.Params)
 	}
 	if message.Method == mcp.MethodPing && !stated {
-		s.answer(message.ID, nil, m, b) // at once, even while overloaded or before initialize
+		text, _ := encodeResult(message.ID, nil)
+		s.reply(response{m.Reply, text, nil, m.Session}) // at once, even while overloaded or before initialize
 		return
 	}
 	if len(message.Method) > maxMethod {
-		s.reject(message, jsonrpc.MethodNotFound(boundary.Text(message.Method, 100)), m, b)
+		s.reject(message, jsonrpc.MethodNotFound(boundary.Text(message.Method, 100)), m)
 		return
 	}
 	in := &struct {
@@ -232,7 +241,7 @@ func (s *Session) request(message jsonrpc.Message, m transport.Message, b *batch
 		context   requestContext
 	}{
 		request: Request{ID: message.ID, Method: message.Method, Params: message.Params},
-		connected: connected{batch: b, serving: serving{side: &s.side, conn: s, Exchange: engine.Exchange{
+		connected: connected{serving: serving{side: &s.side, conn: s, to: m.Reply, Exchange: engine.Exchange{
 			Size: len(m.Text), Session: m.Session, Input: engine.WaitsForInput(message.Method), Kept: message.Method == mcp.MethodInitialize,
 		}}},
 	}
@@ -254,7 +263,7 @@ func (s *Session) request(message jsonrpc.Message, m transport.Message, b *batch
 	if err != nil {
 		failed := req.Failure(err)
 		c.side.cfg.rejected(message.Method, failed)
-		s.answer(message.ID, failed, m, b)
+		s.reply(response{m.Reply, engine.EncodeError(message.ID, failed), failed, m.Session})
 		return
 	}
 	s.life.work.Add(1)
@@ -281,8 +290,8 @@ func (s *Session) admitInitialize(c *connected) error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case c.batch != nil:
+	switch _, inBatch := c.to.(*batch); {
+	case inBatch:
 		err = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "initialize must not be part of a batch"}
 	case len(c.ctx.req.Params) > s.cfg.MaxInitialize:
 		err = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("invalid params: longer than %d bytes", s.cfg.MaxInitialize)}
@@ -383,10 +392,10 @@ func (s *Session) cancelled(id jsonrpc.ID, reason string) {
 
 // interrupt ends a request that must not be answered.
 func (s *Session) interrupt(x *engine.Exchange, reason string) {
-	req := x.Reply.(*connected).ctx.req
-	s.cfg.Logger.Info("request cancelled", "method", req.Method, "id", req.ID.String(), "reason", reason)
+	c := x.Reply.(*connected)
+	s.cfg.Logger.Info("request cancelled", "method", c.ctx.req.Method, "id", c.ID().String(), "reason", reason)
 	x.Interrupt(reason, func(release func()) bool {
-		if _, ok := transport.As[transport.Releaser](s.conn); ok {
+		if c.to != nil {
 			return s.life.spawn(release) // it may wait for the transport
 		}
 		release()

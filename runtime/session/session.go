@@ -52,7 +52,7 @@ type Session struct {
 	listens   listens    // the subscriptions of a client in revisions without sessions
 	inbound   engine.Set // requests of the peer
 	trackers  *trackers
-	replies   mailbox.Mailbox[transport.Message] // answers of the read loop
+	replies   mailbox.Mailbox[response] // answers of the read loop
 	// Notifications for the handler; paused while initialize is not answered.
 	notices mailbox.Mailbox[notice]
 }
@@ -80,8 +80,8 @@ func newSession(conn transport.Conn, role Role, cfg *Config) *Session {
 		}()
 	}}
 	s.inbound = engine.Set{Activity: &s.activity, MaxRequests: s.cfg.MaxRequests, MaxBytes: s.cfg.MaxBytes}
-	s.replies = mailbox.Mailbox[transport.Message]{
-		Handle: func(m transport.Message) { s.write(m) }, Spawn: s.spawnBusy, MaxItems: maxReplies, MaxBytes: maxReplyBytes,
+	s.replies = mailbox.Mailbox[response]{
+		Handle: func(r response) { s.answer(s.life.ctx, r) }, Spawn: s.spawnBusy, MaxItems: maxReplies, MaxBytes: maxReplyBytes,
 	}
 	s.notices = mailbox.Mailbox[notice]{
 		Handle: s.notify, Spawn: s.spawnBusy, MaxItems: s.cfg.MaxNotifications, MaxBytes: s.cfg.MaxBytes,
@@ -327,7 +327,7 @@ func (s *Session) dispatch(m transport.Message, err error) (more bool) {
 func (s *Session) readFailed(err error) (more bool) {
 	if refused, ok := errors.AsType[*transport.MessageError](err); ok {
 		s.warn("message rejected", "error", boundary.ErrorText(refused.Err))
-		s.reply(transport.Message{Text: refusal(refused), For: refused.ID, Answer: !refused.ID.IsZero()})
+		s.reply(response{text: refusal(refused)})
 		return true
 	}
 	if lost, ok := errors.AsType[*transport.DeliveryError](err); ok {
@@ -389,9 +389,7 @@ func (s *Session) rest(ctx context.Context) (ok bool) {
 	}
 }
 
-// write passes a message to the transport. An error of the connection ends the session.
-func (s *Session) write(m transport.Message) error { return s.writeUntil(s.life.ctx, m) }
-
+// writeUntil passes a message to the transport. An error of the connection ends the session.
 func (s *Session) writeUntil(ctx context.Context, m transport.Message) error {
 	if s.life.over() {
 		return s.life.err()
@@ -421,9 +419,16 @@ func (s *Session) writeFailed(ctx context.Context, err error) error {
 	return s.life.err()
 }
 
-// put calls Conn.Write. It returns a panic as an error.
+// put sends a message with its Reply or, without one and after the answer, calls Conn.Write. It
+// returns a panic as an error.
 func (s *Session) put(ctx context.Context, m transport.Message) (err error) {
 	defer boundary.Catch(&err)
+	if m.Reply != nil {
+		if err := m.Reply.Send(ctx, m.Text); !errors.Is(err, transport.ErrAnswered) {
+			return err
+		}
+		m.Reply = nil
+	}
 	return s.conn.Write(ctx, m)
 }
 

@@ -25,14 +25,35 @@ type streamConn struct {
 
 var errNoStream = errors.New("no stream for the message")
 
-func (w *streamConn) Write(ctx context.Context, m transport.Message) error {
-	if m.For.IsZero() {
-		return &transport.MessageError{Err: errNoStream}
+func (w *streamConn) Read() (transport.Message, error) {
+	m, err := w.Conn.Read()
+	if parsed, fault := m.Parse(); err == nil && fault == nil && parsed.Kind == jsonrpc.KindRequest {
+		m.Reply = &requestStream{w, parsed.ID}
 	}
-	return w.Conn.Write(ctx, m)
+	return m, err
 }
 
-func (w *streamConn) Release(id jsonrpc.ID) { w.released <- id }
+func (w *streamConn) Write(context.Context, transport.Message) error {
+	return &transport.MessageError{Err: errNoStream}
+}
+
+// requestStream is the stream of a request.
+type requestStream struct {
+	w  *streamConn
+	id jsonrpc.ID
+}
+
+func (s *requestStream) Send(ctx context.Context, text []byte) error {
+	return s.w.Conn.Write(ctx, transport.Message{Text: text})
+}
+
+func (s *requestStream) Answer(ctx context.Context, text []byte, _ *jsonrpc.Error) error {
+	if text == nil {
+		s.w.released <- s.id
+		return nil
+	}
+	return s.Send(ctx, text)
+}
 
 func (w *streamConn) Restored() (mcp.Revision, []byte, bool) {
 	return w.revision, w.initialize, w.revision != ""

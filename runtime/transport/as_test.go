@@ -6,7 +6,6 @@ import (
 	"log"
 	"testing"
 
-	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
@@ -40,23 +39,22 @@ func ExampleAs() {
 // plainConn hides the optional methods of the connection that it wraps.
 type plainConn struct{ transport.Conn }
 
-// releaser is a connection that implements Release itself.
-type releaser struct {
+// halfCloser is a connection that implements CloseWrite itself.
+type halfCloser struct {
 	loggedConn
 	name string
 }
 
-func (*releaser) Release(jsonrpc.ID) {}
+func (*halfCloser) CloseWrite() error { return nil }
 
 func TestAsFindsOutermostMethod(t *testing.T) {
-	a, _ := inmemory.Pair(inmemory.Options{})
-	defer a.Close()
-	inner := &releaser{loggedConn{a}, "inner"}
-	outer := &releaser{loggedConn{loggedConn{inner}}, "outer"}
+	a := plainConn{}
+	inner := &halfCloser{loggedConn{a}, "inner"}
+	outer := &halfCloser{loggedConn{loggedConn{inner}}, "outer"}
 	for _, test := range []struct {
 		name string
 		conn transport.Conn
-		want *releaser
+		want *halfCloser
 	}{
 		{"not wrapped", inner, inner},
 		{"wrapped twice", loggedConn{loggedConn{inner}}, inner},
@@ -66,8 +64,8 @@ func TestAsFindsOutermostMethod(t *testing.T) {
 		{"nil inside", loggedConn{}, nil},
 		{"nil", nil, nil},
 	} {
-		got, ok := transport.As[transport.Releaser](test.conn)
-		if ok != (test.want != nil) || ok && got != transport.Releaser(test.want) {
+		got, ok := transport.As[transport.HalfCloser](test.conn)
+		if ok != (test.want != nil) || ok && got != transport.HalfCloser(test.want) {
 			t.Errorf("%s: As returned %v, %t", test.name, got, ok)
 		}
 	}

@@ -50,6 +50,9 @@ type Conn interface {
 // one method, a wrapper keeps the optional methods of the connection that it wraps:
 //
 //	func (c *loggedConn) Unwrap() transport.Conn { return c.Conn }
+//
+// A wrapper of Write also wraps the [Reply] of each message that it reads: over HTTP, answers and
+// other messages that belong to a request do not pass through Write.
 type Unwrapper interface {
 	Conn
 
@@ -57,7 +60,7 @@ type Unwrapper interface {
 	Unwrap() Conn
 }
 
-// As returns c as a T, where T is one of the optional interfaces here, such as [Releaser]. If c is
+// As returns c as a T, where T is one of the optional interfaces here, such as [HalfCloser]. If c is
 // not a T but an [Unwrapper], As looks at the connection that it wraps, and so on.
 func As[T Conn](c Conn) (t T, ok bool) {
 	for c != nil {
@@ -71,16 +74,6 @@ func As[T Conn](c Conn) (t T, ok bool) {
 		c = u.Unwrap()
 	}
 	return t, false
-}
-
-// Releaser is a [Conn] with a separate path to the peer for each of its requests, as HTTP has.
-type Releaser interface {
-	Conn
-
-	// Release is called when a request of the peer is cancelled and will not be answered. Later
-	// messages for it are sent like messages that belong to no request. Release does not wait for
-	// the peer.
-	Release(id jsonrpc.ID)
 }
 
 // HalfCloser is a [Conn] that can be closed in one direction. A gateway uses it to forward the end
@@ -207,13 +200,9 @@ type Message struct {
 	// it afterwards.
 	Text []byte
 
-	// For is the id of the peer's request that a sent message belongs to: the request that it
-	// answers, or during which it is sent. The zero ID means none. A transport with several paths
-	// to the peer uses the path of that request.
-	For jsonrpc.ID
-
-	// Answer is set if a sent message is the answer to For, and thus the last message for it.
-	Answer bool
+	// Reply is where the messages go that belong to a received one. Nil means to Conn.Write. It is
+	// not used in sent messages.
+	Reply Reply
 
 	// Session is the number of the session that the message belongs to; see [Reopener]. A message
 	// that belongs to an earlier session is not sent. Zero means the current one.
@@ -225,6 +214,22 @@ type Message struct {
 
 	parsed   *jsonrpc.Message // see SetParsed; nil if unknown
 	parsedOf []byte           // the text of which parsed is the content
+}
+
+// Reply sends the messages that belong to a received request. A transport with several paths to the
+// peer, such as a stream for each request, gives one to each request that it receives. Its methods
+// are safe for concurrent use.
+type Reply interface {
+	// Send sends a notification, or a request to the peer, that belongs to the request. It waits as
+	// Write of the [Conn] does, and fails with the same errors. After Answer, a Reply with a path of
+	// its own fails with [ErrAnswered]: the message was not sent, and may be written to the Conn.
+	Send(ctx context.Context, text []byte) error
+
+	// Answer sends the answer to the request, and returns when the transport has accepted it. It is
+	// called once. If text is nil, the request will not be answered, because it was cancelled: Answer
+	// then frees its path to the peer, and does not wait for the peer. failed is the error in the
+	// answer, or nil.
+	Answer(ctx context.Context, text []byte, failed *jsonrpc.Error) error
 }
 
 // SetParsed records the content of Text, so that Parse need not parse it again. The message must be
@@ -247,6 +252,8 @@ var (
 	ErrClosed = errors.New("transport: connection closed")
 	// ErrStalled says that the queue is full and the peer has accepted no data for StallTimeout.
 	ErrStalled = errors.New("transport: the peer has stopped reading")
+	// ErrAnswered says that a message belongs to a request that was answered; see [Reply].
+	ErrAnswered = errors.New("transport: the request was answered")
 	// ErrTooLong says that a message is longer than allowed.
 	ErrTooLong = errors.New("transport: message is too long")
 	// ErrSessionLost is the error of a message whose session has ended while the connection is

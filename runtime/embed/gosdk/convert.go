@@ -157,11 +157,28 @@ func (t *connTransport) Connect(context.Context) (mcp.Connection, error) {
 	if t.used.Swap(true) {
 		return nil, errors.New("gosdk: connect: the transport is already connected")
 	}
-	return &sdkConn{t.conn}, nil
+	return &sdkConn{conn: t.conn, replies: map[wirerpc.ID]wiretransport.Reply{}}, nil
 }
 
 // sdkConn adapts a connection of this module to the SDK.
-type sdkConn struct{ conn wiretransport.Conn }
+type sdkConn struct {
+	conn wiretransport.Conn
+
+	mu      sync.Mutex
+	replies map[wirerpc.ID]wiretransport.Reply // of requests without an answer
+}
+
+// answer sends the answer to a request.
+func (c *sdkConn) answer(ctx context.Context, id wirerpc.ID, text []byte, failed *wirerpc.Error) error {
+	c.mu.Lock()
+	to := c.replies[id]
+	delete(c.replies, id)
+	c.mu.Unlock()
+	if to == nil {
+		return c.conn.Write(ctx, wiretransport.Message{Text: text})
+	}
+	return to.Answer(ctx, text, failed)
+}
 
 // Read implements [mcp.Connection]. It ignores the end of ctx; Close ends it. It rejects requests
 // whose id the SDK cannot hold.
@@ -187,6 +204,11 @@ func (c *sdkConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 		if err != nil {
 			return nil, err
 		}
+		if m.Reply != nil {
+			c.mu.Lock()
+			c.replies[parsed.ID] = m.Reply
+			c.mu.Unlock()
+		}
 		out, err := FromMessage(&parsed)
 		if err == nil {
 			return out, nil
@@ -195,7 +217,7 @@ func (c *sdkConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 			response := wirerpc.NewErrorResponse(parsed.ID, &wirerpc.Error{Code: wirerpc.CodeInvalidRequest, Message: err.Error()})
 			text, err := response.AppendJSON(nil)
 			if err == nil {
-				err = c.conn.Write(ctx, wiretransport.Message{Text: text, For: parsed.ID, Answer: true})
+				err = c.answer(ctx, parsed.ID, text, response.Error)
 			}
 			if err != nil {
 				return nil, err
@@ -214,11 +236,10 @@ func (c *sdkConn) Write(ctx context.Context, m jsonrpc.Message) error {
 	if err != nil {
 		return err
 	}
-	message := wiretransport.Message{Text: text}
 	if out.Kind == wirerpc.KindResponse || out.Kind == wirerpc.KindErrorResponse {
-		message.For, message.Answer = out.ID, true
+		return c.answer(ctx, out.ID, text, out.Error)
 	}
-	return c.conn.Write(ctx, message)
+	return c.conn.Write(ctx, wiretransport.Message{Text: text})
 }
 
 // Close implements [mcp.Connection].

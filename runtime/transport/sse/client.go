@@ -419,10 +419,7 @@ func (w *outgoing) isSent() bool {
 
 // inspect returns the properties of a message that sending it depends on.
 func inspect(m transport.Message) *outgoing {
-	w := &outgoing{text: m.Text, answer: m.Answer, sent: make(chan struct{}), done: make(chan struct{})}
-	if m.Answer {
-		return w
-	}
+	w := &outgoing{text: m.Text, sent: make(chan struct{}), done: make(chan struct{})}
 	envelope, _ := httpcore.Parse(m.Text) // the server reports faults
 	switch envelope.Kind {
 	case jsonrpc.KindRequest:
@@ -432,7 +429,7 @@ func inspect(m transport.Message) *outgoing {
 		w.notice = true
 		w.ready = envelope.Method == mcp.MethodNotificationsInitialized
 		w.cancelled = cancelled(&envelope)
-	case jsonrpc.KindResponse, jsonrpc.KindErrorResponse: // a proxy does not set Answer
+	case jsonrpc.KindResponse, jsonrpc.KindErrorResponse:
 		w.answer = true
 	case jsonrpc.KindInvalid:
 		w.notice = true

@@ -104,23 +104,45 @@ func (c *conn) Info() transport.Info { return transport.Info{Network: "tcp", Pro
 // Read returns the next posted message.
 func (c *conn) Read() (transport.Message, error) { return c.in.Next() }
 
-// Write sends m on the stream. It replaces an answer by an error if there is no room for it, because
-// the account does not read earlier messages. Other messages wait then; see queue.
+// Write sends m on the stream. It waits for room; see queue.
 func (c *conn) Write(ctx context.Context, m transport.Message) error {
-	n := sizeOf(&m)
-	if !m.Answer {
-		c.unread.Add(n)
-	} else if !c.unread.Take(n) {
-		failed := jsonrpc.NewErrorResponse(m.For, &jsonrpc.Error{Code: engine.CodeOverloaded, Message: "overloaded: the answer was dropped, because earlier ones are not read"})
-		m.Text, _ = codec.Marshal(&failed) // strings of our own are always encoded
-		n = sizeOf(&m)
-		c.unread.Add(n)
-	}
+	c.unread.Add(sizeOf(&m))
+	return c.put(ctx, m)
+}
+
+// put queues a message that counts as unread.
+func (c *conn) put(ctx context.Context, m transport.Message) error {
 	err := c.out.Put(ctx, m)
 	if err != nil {
-		c.unread.Add(-n)
+		c.unread.Add(-sizeOf(&m))
 	}
 	return err
+}
+
+// request is the Reply of a request.
+type request struct {
+	c  *conn
+	id jsonrpc.ID
+}
+
+// Send implements [transport.Reply]. There is one stream for all messages.
+func (r *request) Send(ctx context.Context, text []byte) error {
+	return r.c.Write(ctx, transport.Message{Text: text})
+}
+
+// Answer implements [transport.Reply]. It replaces the answer by an error if there is no room for it,
+// because the account does not read earlier messages.
+func (r *request) Answer(ctx context.Context, text []byte, _ *jsonrpc.Error) error {
+	if text == nil {
+		return nil
+	}
+	m := transport.Message{Text: text}
+	if !r.c.unread.Take(sizeOf(&m)) {
+		failed := jsonrpc.NewErrorResponse(r.id, &jsonrpc.Error{Code: engine.CodeOverloaded, Message: "overloaded: the answer was dropped, because earlier ones are not read"})
+		m.Text, _ = codec.Marshal(&failed) // strings of our own are always encoded
+		r.c.unread.Add(sizeOf(&m))
+	}
+	return r.c.put(ctx, m)
 }
 
 // sizeOf returns the memory of a message that waits for its client, in bytes.

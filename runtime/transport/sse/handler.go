@@ -248,31 +248,37 @@ func (h *Handler) receive(ctx context.Context, w http.ResponseWriter, r *http.Re
 		}
 		return
 	}
-	if !h.permits(ctx, w, text) {
+	parsed, err := jsonrpc.ParseReceived(text)
+	if !h.permits(ctx, w, &parsed, err, text) {
 		return
 	}
 	c.watch(&h.gate, ctx, r)
-	if err := c.in.Put(r.Context(), transport.Message{Text: text, Context: ctx}); err != nil {
+	m := transport.Message{Text: text, Context: ctx}
+	if err == nil {
+		m.SetParsed(&parsed)
+		if parsed.Kind == jsonrpc.KindRequest {
+			m.Reply = &request{c, parsed.ID}
+		}
+	}
+	if err := c.in.Put(r.Context(), m); err != nil {
 		refuse(w, err)
 		return
 	}
 	guard.WriteStatus(w, http.StatusAccepted)
 }
 
-// permits reports whether a posted message has the scopes that it needs. If not, it has written the
-// response.
-func (h *Handler) permits(ctx context.Context, w http.ResponseWriter, text []byte) bool {
-	if h.o.Auth == nil || h.o.RequiredScopes == nil {
-		return true
-	}
-	m, err := jsonrpc.ParseReceived(text)
+// permits reports whether a posted message has the scopes that it needs. m and err are what parsing
+// its text has returned. If it does not, permits has written the response.
+func (h *Handler) permits(ctx context.Context, w http.ResponseWriter, m *jsonrpc.Message, err error, text []byte) bool {
 	switch {
+	case h.o.Auth == nil || h.o.RequiredScopes == nil:
+		return true
 	case err == nil:
 		id := m.ID
 		if m.Kind != jsonrpc.KindRequest {
 			id = jsonrpc.ID{}
 		}
-		return h.gate.Permits(ctx, w, id, &m)
+		return h.gate.Permits(ctx, w, id, m)
 	case !errors.Is(err, jsonrpc.ErrBatch):
 		return true // the session rejects it
 	}

@@ -14,7 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/sse"
 )
@@ -122,22 +121,48 @@ func TestServerLimitsUnreadAnswersOfAllConnections(t *testing.T) {
 			Principal: func(r *http.Request) (string, error) { return r.Header.Get("X-From"), nil },
 		})
 		var serving sync.WaitGroup
-		connect := func(from string, rate int) (transport.Conn, *slowWriter) {
+		type connection struct {
+			transport.Conn
+			requests map[int64]transport.Reply
+		}
+		// All requests are received before any is answered.
+		connect := func(from string, rate int, ids ...int64) (connection, *slowWriter) {
 			w, r := &slowWriter{ResponseRecorder: httptest.NewRecorder(), rate: rate}, httptest.NewRequest("GET", "/", nil)
 			r.Header.Set("X-From", from)
 			serving.Go(func() { h.ServeHTTP(w, r) }) // ends with Close
-			return <-conns, w
+			c := connection{<-conns, map[int64]transport.Reply{}}
+			time.Sleep(time.Second) // the endpoint is written
+			_, endpoint, _ := strings.Cut(strings.TrimSpace(w.Body.String()), "data: ")
+			for _, id := range ids {
+				post := httptest.NewRequest("POST", endpoint, strings.NewReader(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/list"}`, id)))
+				post.Header = http.Header{"X-From": {from}, "Content-Type": {"application/json"}}
+				h.ServeHTTP(httptest.NewRecorder(), post)
+				m, err := c.Read()
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.requests[id] = m.Reply
+			}
+			return c, w
 		}
-		answer := func(c transport.Conn, id int64, size int) {
+		answer := func(c connection, id int64, size int) {
 			text := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"text":"%s"}}`, id, strings.Repeat("x", size))
-			if err := c.Write(t.Context(), transport.Message{Text: []byte(text), For: codec.IntScalar(id), Answer: true}); err != nil {
+			if err := c.requests[id].Answer(t.Context(), []byte(text), nil); err != nil {
 				t.Error(err)
 			}
 		}
-		one, _ := connect("ann", 4<<10)
-		two, second := connect("ann", 1<<30)
-		three, _ := connect("ann", 4<<10)
-		other, third := connect("ben", 1<<30)
+		short := make([]int64, 25)
+		for i := range short {
+			short[i] = int64(20 + i)
+		}
+		one, _ := connect("ann", 4<<10, append(short, 10, 11, 12)...)
+		two, second := connect("ann", 1<<30, 2, 3, 5, 7, 8)
+		three, _ := connect("ann", 4<<10, 50)
+		other, third := connect("ben", 1<<30, 4)
+		if err := one.Write(t.Context(), transport.Message{Text: []byte("{}")}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()            // the first answers become pending while this is written
 		for id := range int64(3) { // 200 KiB have room
 			answer(one, 10+id, 100<<10)
 		}
@@ -147,8 +172,8 @@ func TestServerLimitsUnreadAnswersOfAllConnections(t *testing.T) {
 		time.Sleep(time.Hour) // all is written
 		answer(two, 5, 100<<10)
 		time.Sleep(time.Second)
-		for id := range int64(25) { // short ones count, too
-			answer(one, 20+id, 10<<10)
+		for _, id := range short { // they count, too
+			answer(one, id, 10<<10)
 		}
 		answer(three, 50, 100<<10)
 		answer(two, 7, 100<<10)

@@ -37,7 +37,7 @@ func TestConnectionFailsIfServerAcceptsNoMessages(t *testing.T) {
 		}
 		defer c.Close()
 		for range 2 {
-			if err := c.Write(t.Context(), transport.Message{Text: []byte(`{"jsonrpc":"2.0","id":1,"result":{}}`), Answer: true}); err != nil {
+			if err := c.Write(t.Context(), transport.Message{Text: []byte(`{"jsonrpc":"2.0","id":1,"result":{}}`)}); err != nil {
 				t.Error(err)
 			}
 		}

@@ -135,9 +135,6 @@ func (c *client) Write(ctx context.Context, m transport.Message) error {
 	if err != nil {
 		return err
 	}
-	if m.Answer {
-		return c.answer(ctx, sess, m.Text)
-	}
 	envelope, _ := m.Parse() // the server reports faults
 	switch envelope.Kind {
 	case jsonrpc.KindRequest:

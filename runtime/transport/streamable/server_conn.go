@@ -147,54 +147,40 @@ func (c *serverConn) PersistState(ctx context.Context, state []byte) error {
 	return c.journal.persistState(ctx, state)
 }
 
-// Write sends m on the stream of the request that it belongs to, or on the standing stream. It
-// drops an answer whose stream has ended.
+// Write sends m on the standing stream.
 func (c *serverConn) Write(ctx context.Context, m transport.Message) error {
 	if c.isOver() {
 		return transport.ErrClosed
 	}
-	st, rest := c.streams.of(m.For)
-	if st != nil {
-		if err := c.send(ctx, st, m); err != errOver {
-			return err
-		}
-	}
-	switch {
-	case m.Answer:
-		return nil
-	case rest == nil:
+	rest := c.streams.named(standing)
+	if rest == nil {
 		return &transport.MessageError{Err: errNoStream}
 	}
-	return c.send(ctx, rest, m)
+	return c.send(ctx, rest, outgoing{text: m.Text})
 }
 
 // Detached implements [ability.Detachable].
 func (c *serverConn) Detached() bool {
-	_, rest := c.streams.of(jsonrpc.ID{})
+	rest := c.streams.named(standing)
 	return rest == nil || !c.out.connected(&rest.outlet)
 }
 
-// Release implements [transport.Releaser]. It ends the stream of the request without an answer.
-func (c *serverConn) Release(id jsonrpc.ID) {
-	st, _ := c.streams.of(id)
-	if st == nil {
-		return
-	}
-	st.order.Lock()
-	defer st.order.Unlock()
-	// No room is reserved, because the answer has no text.
-	c.add(context.Background(), st, transport.Message{For: id, Answer: true}, 0)
+// outgoing is a message for a stream.
+type outgoing struct {
+	text   []byte    // nil if the request will not be answered
+	of     *incoming // the request that it belongs to; nil for none
+	answer bool      // it is the last message of that request
 }
 
 // send adds a message to a stream. Unless the message is an answer, send first waits until the
-// session has room for it. An answer is added at once. Then send waits until no more than
-// Limits.Queue is pending.
-func (c *serverConn) send(ctx context.Context, st *serverStream, m transport.Message) error {
+// session has room for it. An answer is added at once. If it has a text, send then waits until no
+// more than Limits.Queue is pending.
+func (c *serverConn) send(ctx context.Context, st *serverStream, m outgoing) error {
 	var room int
-	if !m.Answer {
+	if !m.answer {
 		var ticket uint64
 		var err error
-		if room, ticket, err = c.out.reserve(ctx, &st.outlet, len(m.Text)+eventOverhead); err != nil {
+		if room, ticket, err = c.out.reserve(ctx, &st.outlet, len(m.text)+eventOverhead); err != nil {
 			return err
 		}
 		if ticket != 0 {
@@ -204,55 +190,55 @@ func (c *serverConn) send(ctx context.Context, st *serverStream, m transport.Mes
 	st.order.Lock()
 	full, err := c.add(ctx, st, m, room)
 	st.order.Unlock()
-	if full != nil && m.Answer {
+	if full != nil && m.answer && m.text != nil {
 		c.out.waitForRoom(ctx, full)
 	}
 	return err
 }
 
 // add adds a message to a stream: it persists the event and passes it to the connection. It returns
-// that connection if too many bytes are pending. It fails with errOver if the stream has ended. room
-// is the room reserved for the message; add uses or releases it. The order of the stream must be
-// held.
-func (c *serverConn) add(ctx context.Context, st *serverStream, m transport.Message, room int) (full *sink, err error) {
+// that connection if too many bytes are pending. It fails with [transport.ErrAnswered] if the request
+// was answered. room is the room reserved for the message; add uses or releases it. The order of the
+// stream must be held.
+func (c *serverConn) add(ctx context.Context, st *serverStream, m outgoing, room int) (full *sink, err error) {
 	switch {
 	case c.isOver():
 		c.out.release(room)
 		return nil, transport.ErrClosed
-	case st.over:
+	case m.of != nil && m.of.answered:
 		c.out.release(room)
-		return nil, errOver
+		return nil, transport.ErrAnswered
 	}
-	if m.Answer && (st.batch || len(m.Text) > c.h.o.Limits.Initialize) && !c.out.hold(&st.outlet, len(m.Text)) {
-		m.Text, _ = errorResponse(m.For, &jsonrpc.Error{Code: engine.CodeOverloaded, Message: errUnread}) // strings of our own are always encoded
+	if m.answer && (len(st.requests) > 1 || len(m.text) > c.h.o.Limits.Initialize) && !c.out.hold(&st.outlet, len(m.text)) {
+		m.text, _ = errorResponse(m.of.id, &jsonrpc.Error{Code: engine.CodeOverloaded, Message: errUnread}) // strings of our own are always encoded
 	}
 	e, alone := st.next(m)
 	if alone || e.Last {
 		st.body.Release()
 	}
 	if alone {
-		c.streams.remove(st, m.For)
-		full = c.out.answer(&st.outlet, m.Text)
+		c.streams.remove(st, st.requests...)
+		full = c.out.answer(&st.outlet, m.text)
 		c.ended()
 		return full, nil
 	}
 	var answers jsonrpc.ID
-	if m.Answer {
-		c.streams.answered(m.For)
-		if m.Text != nil {
-			answers = m.For
+	if m.answer {
+		c.streams.answered(m.of.id)
+		if m.text != nil {
+			answers = m.of.id
 		}
 	}
-	requests, begins := c.streams.number(st)
+	begins := c.streams.number(st)
 	if e.Last && st.opening != nil { // the answer to initialize is sent as an event
-		c.opened(context.WithoutCancel(ctx), st.opening, m.Text)
+		c.opened(context.WithoutCancel(ctx), st.opening, m.text)
 		st.opening = nil
 	}
 	if begins {
-		c.journal.begin(ctx, st.id, requests)
+		c.journal.begin(ctx, st.id, st.requests)
 	}
 	persistErr := c.journal.append(ctx, st.id, e, answers)
-	if errors.Is(persistErr, ErrNotHeld) && !m.Answer {
+	if errors.Is(persistErr, ErrNotHeld) && !m.answer {
 		// The process that holds the session now sends another event with this number.
 		c.out.release(room)
 		return nil, transport.ErrClosed
@@ -264,7 +250,7 @@ func (c *serverConn) add(ctx context.Context, st *serverStream, m transport.Mess
 		defer c.ended()
 	}
 	full, ok := c.out.push(&st.outlet, e, room)
-	if !ok && persistErr != nil && !m.Answer {
+	if !ok && persistErr != nil && !m.answer {
 		return nil, &transport.MessageError{Err: persistErr}
 	}
 	return full, nil
@@ -284,8 +270,8 @@ func (c *serverConn) start(st *serverStream) {
 	if st.over {
 		return
 	}
-	if requests, ok := c.streams.number(st); ok && !c.isOver() { // after Forget, Begin would store the session again
-		c.journal.begin(context.Background(), st.id, requests)
+	if c.streams.number(st) && !c.isOver() { // after Forget, Begin would store the session again
+		c.journal.begin(context.Background(), st.id, st.requests)
 	}
 }
 

@@ -60,7 +60,7 @@ func (j *journal) append(ctx context.Context, stream string, e Event, answers js
 }
 
 // begin persists that a stream was opened for requests.
-func (j *journal) begin(ctx context.Context, stream string, requests []jsonrpc.ID) {
+func (j *journal) begin(ctx context.Context, stream string, requests []incoming) {
 	if store, ok := j.sessions(); ok {
 		if err := store.Begin(j.h.storing(ctx, j.account), j.id, stream, encodeIDs(requests)); err != nil {
 			j.o.Logger.Error("stream not persisted", logged(j.id), "stream", stream, "error", err)
@@ -185,14 +185,14 @@ func errorResponse(id jsonrpc.ID, e *jsonrpc.Error) ([]byte, error) {
 	return codec.Marshal(&m)
 }
 
-// encodeIDs encodes ids as a JSON array.
-func encodeIDs(ids []jsonrpc.ID) []byte {
+// encodeIDs encodes the ids of requests as a JSON array.
+func encodeIDs(requests []incoming) []byte {
 	text := []byte{'['}
-	for i, id := range ids {
+	for i := range requests {
 		if i > 0 {
 			text = append(text, ',')
 		}
-		if one, err := codec.Marshal(id); err == nil { // always: the id was decoded
+		if one, err := codec.Marshal(requests[i].id); err == nil { // always: the id was decoded
 			text = append(text, one...)
 		}
 	}

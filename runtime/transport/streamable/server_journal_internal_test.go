@@ -62,7 +62,7 @@ func TestJournalStoresAnErrorInPlaceOfALostAnswer(t *testing.T) {
 func TestJournalAnswersInterruptedRequests(t *testing.T) {
 	store := &failingStore{}
 	j, _ := newJournal(store)
-	requests := encodeIDs([]jsonrpc.ID{id(t, "1"), id(t, `"two"`)})
+	requests := encodeIDs([]incoming{{id: id(t, "1")}, {id: id(t, `"two"`)}})
 	j.interrupt(t.Context(), PersistedStream{Stream: standing, Requests: requests})
 	j.interrupt(t.Context(), PersistedStream{Stream: "1", Requests: requests, Last: Event{Last: true}})
 	j.interrupt(t.Context(), PersistedStream{Stream: "2", Requests: requests, Last: Event{Number: 4}})

@@ -346,12 +346,18 @@ func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.R
 	if h.o.Streams.After == 0 && !opening && !p.plain {
 		c.start(st)
 	}
-	st.origin = origin{ctx, c, st}
-	for _, m := range p.messages {
-		m.Context = &st.origin
+	for i := range st.requests {
+		st.requests[i].Context, st.requests[i].c = ctx, c
+	}
+	next := 0 // request
+	for i, m := range p.messages {
+		if m.Context = &st.requests[0]; !p.batch || p.parsed[i].Kind == jsonrpc.KindRequest {
+			m.Context, m.Reply = &st.requests[next], &st.requests[next]
+			next++
+		}
 		if err := c.in.Put(r.Context(), m); err != nil {
-			c.streams.remove(st, p.requests...)
-			st.settle()
+			c.streams.remove(st, st.requests...)
+			st.abandon()
 			refuse(w, c.because(err))
 			return
 		}
@@ -538,29 +544,12 @@ func accepts(r *http.Request, kind string) bool {
 	return false
 }
 
-// origin is the context of a received message. It gives [Disconnect] access to the stream of the
-// message's request.
-type origin struct {
-	context.Context
-	c  *serverConn
-	st *serverStream
-}
-
-type originKey struct{}
-
-func (o *origin) Value(key any) any {
-	if key == (originKey{}) {
-		return o
-	}
-	return o.Context.Value(key)
-}
-
 // Disconnect closes the HTTP connection of the request that is being served under ctx, so that no
 // connection is held while the handler sends nothing. The stream continues: the client reconnects
 // and receives the messages sent in between. Disconnect returns false if there is no such
 // connection, or if the client cannot resume the stream (MCP transports, "Sending Messages to the
 // Server").
 func Disconnect(ctx context.Context) bool {
-	o, ok := ctx.Value(originKey{}).(*origin)
-	return ok && o.c.priming() && o.c.out.hangUp(&o.st.outlet)
+	i, ok := ctx.Value(incomingKey{}).(*incoming)
+	return ok && i.c.priming() && i.c.out.hangUp(&i.st.outlet)
 }

@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/runtime/internal/ability"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
@@ -186,7 +185,7 @@ func TestLateStreamDoesNotStoreEndedSession(t *testing.T) {
 				case err != nil:
 				case strings.Contains(string(m.Text), "initialize"):
 					text := `{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}`
-					if err := conn.Write(t.Context(), transport.Message{For: codec.IntScalar(0), Answer: true, Text: []byte(text)}); err != nil {
+					if err := m.Reply.Answer(t.Context(), []byte(text), nil); err != nil {
 						t.Error(err)
 					}
 				default:

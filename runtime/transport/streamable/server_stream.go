@@ -1,6 +1,7 @@
 package streamable
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -16,42 +17,90 @@ var (
 	errNoStream       = errors.New("no stream for messages without a request")
 	errTooManyStreams = errors.New("too many streams")
 	errIDInUse        = errors.New("a request with this id is being served")
-	errOver           = errors.New("the stream has ended")
 )
 
 // serverStream is a sequence of events. It outlives the HTTP connections over which it is read, of
 // which there is at most one at a time. Its events are numbered from 1 without gaps, and are stored
 // and sent in that order.
 type serverStream struct {
-	id     string // "" until it is an event stream
-	batch  bool   // it has the answers of several requests, which may be pending at once
-	origin origin // the context of the requests, set before they are received; refers to the stream itself
+	id       string      // "" until it is an event stream
+	requests []incoming  // those that it was opened for: several for a batch, whose answers may be pending at once
+	single   [1]incoming // what requests refers to if there is only one
 
-	order      sync.Mutex    // held while an event is added; guards the following fields
-	requests   []jsonrpc.ID  // the requests that it was opened for; nil once they are stored
-	opening    []byte        // the params of initialize, if the stream was opened for a new session
-	numbered   bool          // it is an event stream: its messages have numbers and are persisted
-	last       uint64        // number of the newest event
-	body       guard.Share   // the bytes of the requests, until all of them are answered
-	unanswered int           // number of requests without an answer; 0 for the standing stream
-	single     [1]jsonrpc.ID // what requests refers to if there is only one
+	order      sync.Mutex  // held while an event is added; guards the following fields
+	opening    []byte      // the params of initialize, if the stream was opened for a new session
+	numbered   bool        // it is an event stream: its messages have numbers and are persisted
+	last       uint64      // number of the newest event
+	body       guard.Share // the bytes of the requests, until all of them are answered
+	unanswered int         // number of requests without an answer; 0 for the standing stream
 
 	removed bool // from the streams of the session; guarded by their mu
 
 	outlet // guarded by the mu of the outflow; over changes only while order is held, too
 }
 
+// incoming is a request that a stream was opened for. It is the Reply of its message, and its
+// context, by which [Disconnect] finds the stream.
+type incoming struct {
+	context.Context
+	c        *serverConn
+	st       *serverStream
+	id       jsonrpc.ID
+	answered bool // guarded by the order of the stream
+}
+
+type incomingKey struct{}
+
+// Value implements [context.Context].
+func (i *incoming) Value(key any) any {
+	if key == (incomingKey{}) {
+		return i
+	}
+	return i.Context.Value(key)
+}
+
+// Send implements [transport.Reply].
+func (i *incoming) Send(ctx context.Context, text []byte) error {
+	if i.c.isOver() {
+		return transport.ErrClosed
+	}
+	return i.c.send(ctx, i.st, outgoing{text: text, of: i})
+}
+
+// Answer implements [transport.Reply]. It drops an answer whose stream has ended.
+func (i *incoming) Answer(ctx context.Context, text []byte, _ *jsonrpc.Error) error {
+	if i.c.isOver() {
+		return transport.ErrClosed
+	}
+	err := i.c.send(ctx, i.st, outgoing{text: text, of: i, answer: true})
+	if err == transport.ErrAnswered {
+		return nil
+	}
+	return err
+}
+
 // next counts a message and returns its event. alone reports that the message is not an event: it
 // is the answer to the only request, and is sent as JSON. order must be held.
-func (st *serverStream) next(m transport.Message) (e Event, alone bool) {
-	if m.Answer {
+func (st *serverStream) next(m outgoing) (e Event, alone bool) {
+	if m.answer {
+		m.of.answered = true
 		st.unanswered--
 	}
-	last := m.Answer && st.unanswered == 0
+	last := m.answer && st.unanswered == 0
 	if last && !st.numbered {
 		return Event{}, true
 	}
-	return Event{Number: st.last + 1, Text: m.Text, Last: last}, false
+	return Event{Number: st.last + 1, Text: m.text, Last: last}, false
+}
+
+// abandon makes the stream accept no further messages, because a request was not received.
+func (st *serverStream) abandon() {
+	st.order.Lock()
+	defer st.order.Unlock()
+	st.body.Release()
+	for i := range st.requests {
+		st.requests[i].answered = true
+	}
 }
 
 // attach makes k the connection of the stream, for the events after the one with the number after.

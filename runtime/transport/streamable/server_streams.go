@@ -52,11 +52,12 @@ func (s *streams) begin(ids []jsonrpc.ID, opening []byte, k *sink) (*serverStrea
 		len(s.byRequest)+len(ids) > s.max: // a batch has many requests, and one stream
 		return nil, errTooManyStreams
 	}
-	st := &serverStream{batch: len(ids) > 1, requests: ids, unanswered: len(ids), opening: opening, outlet: outlet{sink: k}}
-	if len(ids) == 1 { // the stream may outlive the POST, and must not keep it in memory
-		st.requests = append(st.single[:0], ids...)
+	st := &serverStream{unanswered: len(ids), opening: opening, outlet: outlet{sink: k}}
+	if st.requests = st.single[:]; len(ids) > 1 {
+		st.requests = make([]incoming, len(ids))
 	}
 	for i, id := range ids {
+		st.requests[i].st, st.requests[i].id = st, id
 		if s.byRequest[id] != nil { // also if the same batch has the id twice
 			for _, id := range ids[:i] {
 				delete(s.byRequest, id)
@@ -75,15 +76,13 @@ func (s *streams) begin(ids []jsonrpc.ID, opening []byte, k *sink) (*serverStrea
 	return st, nil
 }
 
-// number makes st an event stream, which its client can resume by its name. It returns the requests
-// that the stream was opened for. ok is false if it already is one. The order of the stream must be
-// held.
-func (s *streams) number(st *serverStream) (requests []jsonrpc.ID, ok bool) {
+// number makes st an event stream, which its client can resume by its name. It returns false if it
+// already is one. The order of the stream must be held.
+func (s *streams) number(st *serverStream) (begins bool) {
 	if st.numbered {
-		return nil, false
+		return false
 	}
 	st.numbered = true
-	requests, st.requests = st.requests, nil
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st.id = strconv.FormatUint(s.next, 36)
@@ -91,7 +90,7 @@ func (s *streams) number(st *serverStream) (requests []jsonrpc.ID, ok bool) {
 	if !st.removed {
 		s.byName[st.id] = st
 	}
-	return requests, true
+	return true
 }
 
 // answered removes an answered request. Its id may be used again.
@@ -110,11 +109,11 @@ func (s *streams) drop(id jsonrpc.ID) {
 }
 
 // remove removes a stream, and those of its requests that are not answered.
-func (s *streams) remove(st *serverStream, ids ...jsonrpc.ID) {
+func (s *streams) remove(st *serverStream, requests ...incoming) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, id := range ids {
-		s.drop(id)
+	for i := range requests {
+		s.drop(requests[i].id)
 	}
 	delete(s.byName, st.id)
 	if !st.removed {
@@ -128,14 +127,6 @@ func (s *streams) named(name string) *serverStream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.byName[name]
-}
-
-// of returns the stream of an unanswered request, or nil, and the standing stream, which is nil
-// without a session.
-func (s *streams) of(id jsonrpc.ID) (st, rest *serverStream) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.byRequest[id], s.byName[standing]
 }
 
 // serving reports whether there are unanswered requests.

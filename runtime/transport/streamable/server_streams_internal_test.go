@@ -25,16 +25,16 @@ func TestStreamsGiveEachRequestOneStream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, rest := s.of(two); got != st || rest == nil || rest.id != standing {
+	if got, rest := s.byRequest[two], s.named(standing); got != st || rest == nil || rest.id != standing {
 		t.Errorf("request 2 belongs to %v, the standing stream is %v", got, rest)
 	}
-	if requests, ok := s.number(st); !ok || len(requests) != 2 || st.id == "" || s.named(st.id) != st {
-		t.Errorf("the stream of %v has the name %q", requests, st.id)
+	if !s.number(st) || len(st.requests) != 2 || st.id == "" || s.named(st.id) != st {
+		t.Errorf("the stream of %v has the name %q", st.requests, st.id)
 	}
 	if _, err := s.begin([]jsonrpc.ID{three, two}, nil, nil); err != errIDInUse {
 		t.Errorf("id in use: got %v, want %v", err, errIDInUse)
 	}
-	if got, _ := s.of(three); got != nil {
+	if got := s.byRequest[three]; got != nil {
 		t.Error("a rejected request belongs to a stream")
 	}
 	if _, err := s.begin([]jsonrpc.ID{three, id(t, "4"), id(t, "5")}, nil, nil); err != errTooManyStreams {
@@ -43,14 +43,14 @@ func TestStreamsGiveEachRequestOneStream(t *testing.T) {
 	if _, err := s.begin([]jsonrpc.ID{three, id(t, "4")}, nil, nil); err != errTooManyRequests {
 		t.Errorf("four requests of the principal: got %v, want %v", err, errTooManyRequests)
 	}
-	if got, _ := s.of(three); got != nil || s.usage.requests.Load() != 2 {
+	if got := s.byRequest[three]; got != nil || s.usage.requests.Load() != 2 {
 		t.Errorf("a rejected request belongs to a stream, or %d requests count", s.usage.requests.Load())
 	}
 	s.answered(one)
-	if got, _ := s.of(one); got != nil || !s.serving() {
+	if got := s.byRequest[one]; got != nil || !s.serving() {
 		t.Error("the answered request is still served, or the other one is not")
 	}
-	s.remove(st, two)
+	s.remove(st, st.requests...)
 	if s.serving() || s.named(st.id) != nil {
 		t.Error("the stream was not removed")
 	}
@@ -90,18 +90,20 @@ func TestStreamsDoNotReuseNames(t *testing.T) {
 }
 
 func TestStreamNumbersItsMessages(t *testing.T) {
-	answer := transport.Message{Text: []byte("answer"), Answer: true}
+	answer := func(st *serverStream, i int) outgoing {
+		return outgoing{text: []byte("answer"), of: &st.requests[i], answer: true}
+	}
 	s := newStreams(3, false)
-	st := &serverStream{unanswered: 1, requests: []jsonrpc.ID{id(t, "1")}}
-	if _, alone := st.next(answer); !alone {
+	st := &serverStream{unanswered: 1, requests: make([]incoming, 1)}
+	if _, alone := st.next(answer(st, 0)); !alone {
 		t.Error("a single answer is an event")
 	}
-	st = &serverStream{unanswered: 2, requests: []jsonrpc.ID{id(t, "1"), id(t, "2")}}
-	for i, m := range []transport.Message{{Text: []byte("note")}, answer, answer} {
+	st = &serverStream{unanswered: 2, requests: make([]incoming, 2)}
+	for i, m := range []outgoing{{text: []byte("note")}, answer(st, 0), answer(st, 1)} {
 		e, alone := st.next(m)
-		requests, first := s.number(st)
-		if alone || e.Number != uint64(i+1) || e.Last != (i == 2) || first != (i == 0) || first && len(requests) != 2 {
-			t.Errorf("message %d: %+v, alone %v, first %v with %v", i, e, alone, first, requests)
+		first := s.number(st)
+		if alone || e.Number != uint64(i+1) || e.Last != (i == 2) || first != (i == 0) {
+			t.Errorf("message %d: %+v, alone %v, first %v", i, e, alone, first)
 		}
 		st.last = e.Number
 	}

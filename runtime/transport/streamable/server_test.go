@@ -13,7 +13,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/eventstream"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
@@ -677,8 +676,8 @@ func TestServerLimitsPendingMessages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = conn.Write(m.Context, transport.Message{For: codec.IntScalar(0), Answer: true, Text: []byte(
-			`{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}`)})
+		err = m.Reply.Answer(m.Context, []byte(
+			`{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}`), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -762,12 +761,12 @@ func TestMessageBeforeAnswerToInitialize(t *testing.T) {
 					go func() { // ends with the session
 						defer conn.Close()
 						for {
-							if _, err := conn.Read(); err != nil {
+							m, err := conn.Read()
+							if err != nil {
 								return
 							}
-							id := codec.IntScalar(0)
-							conn.Write(t.Context(), transport.Message{Text: []byte(log), For: id})
-							conn.Write(t.Context(), transport.Message{Text: []byte(test.answer), For: id, Answer: true})
+							m.Reply.Send(t.Context(), []byte(log))
+							m.Reply.Answer(t.Context(), []byte(test.answer), nil)
 						}
 					}()
 				}, streamable.HandlerOptions{})}

@@ -39,36 +39,59 @@ type conn struct {
 func (c *conn) Unwrap() transport.Conn { return c.Conn }
 
 func (c *conn) Read() (transport.Message, error) {
-	m, err := c.Conn.Read()
-	c.received(m, err)
-	return m, err
+	return c.received(c.Conn.Read())
 }
 
 // Push implements [ability.Pusher] if the connection does.
 func (c *conn) Push(of transport.Conn, take func(transport.Message, error)) bool {
 	p, ok := c.Conn.(ability.Pusher)
 	return ok && of == transport.Conn(c) && p.Push(c.Conn, func(m transport.Message, err error) {
-		c.received(m, err)
-		take(m, err)
+		take(c.received(m, err))
 	})
 }
 
-func (c *conn) received(m transport.Message, err error) {
+func (c *conn) received(m transport.Message, err error) (transport.Message, error) {
 	if err != nil {
 		c.o.failed("read", err)
-		return
+		return m, err
 	}
 	c.o.message(false, m.Text)
+	if m.Reply != nil {
+		m.Reply = &reply{m.Reply, c}
+	}
+	return m, nil
 }
 
-// Write observes the message before it is sent, so that its answer comes later.
 func (c *conn) Write(ctx context.Context, m transport.Message) error {
-	c.o.message(true, m.Text)
-	err := c.Conn.Write(ctx, m)
+	return c.sent(m.Text, func() error { return c.Conn.Write(ctx, m) })
+}
+
+// sent observes a message before it is sent, so that its answer comes later.
+func (c *conn) sent(text []byte, send func() error) error {
+	c.o.message(true, text)
+	err := send()
 	if err != nil {
 		c.o.failed("write", err)
 	}
 	return err
+}
+
+// reply is the Reply of an observed message.
+type reply struct {
+	transport.Reply
+	c *conn
+}
+
+func (r *reply) Send(ctx context.Context, text []byte) error {
+	return r.c.sent(text, func() error { return r.Reply.Send(ctx, text) })
+}
+
+func (r *reply) Answer(ctx context.Context, text []byte, failed *jsonrpc.Error) error {
+	answer := func() error { return r.Reply.Answer(ctx, text, failed) }
+	if text == nil {
+		return answer()
+	}
+	return r.c.sent(text, answer)
 }
 
 // Log returns a connection that logs each message of c as an event at level debug, with its

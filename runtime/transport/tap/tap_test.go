@@ -4,15 +4,19 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
 
+	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/ability"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 	"github.com/mcpwire/mcpwire/runtime/transport/tap"
 )
 
@@ -92,4 +96,48 @@ func TestObservedConnectionKeepsOptionalMethods(t *testing.T) {
 	if c.(ability.Pusher).Push(p, nil) {
 		t.Error("messages bypass the connection that wraps the observed one")
 	}
+}
+
+// Over HTTP, answers and other messages that belong to a request do not pass through Write.
+func TestMessagesOfRequestsAreObserved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var recorded bytes.Buffer
+		recorder := tap.NewRecorder(&recorded)
+		handler := streamable.NewHandler(func(_ *http.Request, c transport.Conn) {
+			session.Serve(recorder.Wrap(c, "a", mcp.FromServer), &mcp.InitializeResult{}, &session.Config{
+				Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+					if req.Method == "custom/call" {
+						req.Session.Notify(ctx, "custom/event", nil)
+					}
+					return nil, nil
+				},
+			})
+		}, streamable.HandlerOptions{})
+		defer handler.Close()
+		id := ""
+		for _, text := range []string{
+			`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`,
+			`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
+			`{"jsonrpc":"2.0","id":1,"method":"custom/call"}`,
+		} {
+			w, r := httptest.NewRecorder(), httptest.NewRequest("POST", "/", strings.NewReader(text))
+			r.Header.Set("Content-Type", "application/json")
+			if id != "" {
+				r.Header.Set("Mcp-Session-Id", id)
+			}
+			handler.ServeHTTP(w, r)
+			if id == "" {
+				id = w.Header().Get("Mcp-Session-Id")
+			}
+		}
+		for _, want := range []string{
+			`"from":"server","message":{"jsonrpc":"2.0","id":0,"result":{`,
+			`"from":"server","message":{"jsonrpc":"2.0","method":"custom/event"}}`,
+			`"from":"server","message":{"jsonrpc":"2.0","id":1,"result":{}}}`,
+		} {
+			if !strings.Contains(recorded.String(), want) {
+				t.Errorf("%s is not recorded:\n%s", want, &recorded)
+			}
+		}
+	})
 }

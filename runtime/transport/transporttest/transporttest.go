@@ -38,6 +38,7 @@ func Run(t *testing.T, open func(t *testing.T, stall time.Duration, queue int) E
 		{"messages arrive whole and in order", inOrder},
 		{"messages of concurrent writers arrive once, in the order of each writer", manyWriters},
 		{"long and unusual text arrives unchanged", unusualText},
+		{"messages of a request arrive in order", ofRequest},
 		{"messages written before Close arrive", arrivesBeforeClose},
 		{"Close ends a concurrent Read", readEnds},
 		{"Close of the other end ends a concurrent Read", readEndsByPeer},
@@ -162,6 +163,29 @@ func unusualText(t *testing.T, e Ends) {
 		}
 	}
 	wg.Wait()
+}
+
+func ofRequest(t *testing.T, e Ends) {
+	write(t, e.A, transport.Message{Text: []byte(`{"jsonrpc":"2.0","id":1,"method":"x"}`)})
+	m, err := e.B.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const answer = `{"jsonrpc":"2.0","id":1,"result":{}}`
+	if reply := m.Reply; reply != nil {
+		err = errors.Join(reply.Send(t.Context(), message(1, "").Text), reply.Answer(t.Context(), []byte(answer), nil))
+	} else {
+		err = errors.Join(e.B.Write(t.Context(), message(1, "")), e.B.Write(t.Context(), transport.Message{Text: []byte(answer)}))
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	if m, err := e.A.Read(); err != nil || number(t, m) != 1 {
+		t.Fatalf("got %.40q, %v", m.Text, err)
+	}
+	if m, err := e.A.Read(); err != nil || string(m.Text) != answer {
+		t.Errorf("got %.40q, %v, want the answer", m.Text, err)
+	}
 }
 
 func arrivesBeforeClose(t *testing.T, e Ends) {

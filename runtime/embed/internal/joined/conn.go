@@ -139,12 +139,27 @@ func (c *Conn) Write(ctx context.Context, m transport.Message) error {
 			return nil
 		}
 	}
-	if m.Answer {
-		c.mu.Lock()
-		delete(c.requests, m.For)
-		c.mu.Unlock()
-	}
 	return c.options.Send(ctx, m)
+}
+
+// request is the Reply of a request of the server that the session has taken.
+type request struct {
+	c  *Conn
+	id jsonrpc.ID
+}
+
+func (r *request) Send(ctx context.Context, text []byte) error {
+	return r.c.Write(ctx, transport.Message{Text: text})
+}
+
+func (r *request) Answer(ctx context.Context, text []byte, _ *jsonrpc.Error) error {
+	r.c.mu.Lock()
+	delete(r.c.requests, r.id)
+	r.c.mu.Unlock()
+	if text == nil {
+		return nil
+	}
+	return r.Send(ctx, text)
 }
 
 // Close ends the connection, but not that of the other client.
@@ -167,7 +182,11 @@ func (c *Conn) forward(m *jsonrpc.Message) error {
 	if err != nil {
 		return err
 	}
-	c.Deliver(transport.Message{Text: text}, nil)
+	out := transport.Message{Text: text}
+	if m.Kind == jsonrpc.KindRequest {
+		out.Reply = &request{c, m.ID}
+	}
+	c.Deliver(out, nil)
 	return nil
 }
 

@@ -60,7 +60,11 @@ func TestConnIgnoresCancellationOfAnsweredRequest(t *testing.T) {
 	defer c.Close()
 	request, _ := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":7,"method":"roots/list","params":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"a"}}}}`))
 	c.Take(&request)
-	if err := c.Write(t.Context(), transport.Message{Text: []byte(`{"jsonrpc":"2.0","id":7,"result":{}}`), For: request.ID, Answer: true}); err != nil {
+	m, err := c.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Reply.Answer(t.Context(), []byte(`{"jsonrpc":"2.0","id":7,"result":{}}`), nil); err != nil {
 		t.Fatal(err)
 	}
 	cancelled, _ := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`))

@@ -21,15 +21,17 @@ type bridge struct {
 	session        *trace.Session
 	client, server transport.Conn
 
-	mu   sync.Mutex
-	open []pending     // pending requests of the client, the oldest first
-	idle chan struct{} // closed when no request is pending; nil if there is no waiter
+	mu      sync.Mutex
+	open    []pending     // pending requests of the client, the oldest first
+	replies bool          // requests of the client have Replies: other responses are dropped
+	idle    chan struct{} // closed when no request is pending; nil if there is no waiter
 }
 
 // pending is a request of the client.
 type pending struct {
 	id    jsonrpc.ID
-	token string // the progress token as JSON; "" for none
+	token string          // the progress token as JSON; "" for none
+	reply transport.Reply // nil for the connection
 }
 
 func newBridge(session *trace.Session, client, server transport.Conn) *bridge {
@@ -115,10 +117,10 @@ func (b *bridge) fromClient(ctx context.Context) error {
 		m, err := b.client.Read()
 		if err == nil {
 			b.session.Message(mcp.FromClient, m.Text)
-			cancelled, isInitialize := b.register(m.Text)
+			cancelled, isInitialize := b.register(m)
 			err = b.server.Write(ctx, transport.Message{Text: m.Text})
-			if release, ok := transport.As[transport.Releaser](b.client); ok && !cancelled.IsZero() {
-				release.Release(cancelled)
+			if cancelled != nil {
+				cancelled.Answer(ctx, nil, nil) // fails if the connection ends
 			}
 			if _, stream := transport.As[transport.HalfCloser](b.server); isInitialize && !stream && err == nil {
 				b.waitIdle(ctx) // later messages belong to the session that the response names
@@ -139,7 +141,7 @@ func (b *bridge) fromServer(ctx context.Context) error {
 		m, err := b.server.Read()
 		if err == nil {
 			b.session.Message(mcp.FromServer, m.Text)
-			err = b.client.Write(ctx, b.address(m.Text))
+			err = b.toClient(ctx, m.Text)
 		}
 		if err = b.handleError(ctx, err); err != nil {
 			return ignoreEnd(err)
@@ -172,15 +174,15 @@ func (b *bridge) handleError(ctx context.Context, err error) error {
 		return err
 	}
 	b.session.Message(mcp.FromServer, text)
-	return b.client.Write(ctx, b.address(text))
+	return b.toClient(ctx, text)
 }
 
 // register registers a request of the client. If the message cancels a request, which then gets no
-// response, it returns the id of that request. It also reports whether the message is initialize.
-func (b *bridge) register(text []byte) (cancelled jsonrpc.ID, isInitialize bool) {
-	m, err := jsonrpc.Parse(text, codec.NoCopy())
+// response, it returns the Reply of that request. It also reports whether the message is initialize.
+func (b *bridge) register(received transport.Message) (cancelled transport.Reply, isInitialize bool) {
+	m, err := jsonrpc.Parse(received.Text, codec.NoCopy())
 	if err != nil {
-		return cancelled, false
+		return nil, false
 	}
 	switch {
 	case m.Kind == jsonrpc.KindRequest:
@@ -192,59 +194,72 @@ func (b *bridge) register(text []byte) (cancelled jsonrpc.ID, isInitialize bool)
 		json.Unmarshal(m.Params, &p) // the server reports invalid params
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.open = append(b.open, pending{m.ID, string(p.Meta.Token)})
+		b.open = append(b.open, pending{m.ID, string(p.Meta.Token), received.Reply})
+		b.replies = b.replies || received.Reply != nil
 	case m.Method == mcp.MethodNotificationsCancelled:
 		var p mcp.CancelledNotificationParams
-		if codec.Unmarshal(m.Params, &p) == nil && b.remove(p.RequestID) {
-			return p.RequestID, false
+		if codec.Unmarshal(m.Params, &p) == nil {
+			cancelled, _ = b.remove(p.RequestID)
 		}
 	}
 	return cancelled, m.Kind == jsonrpc.KindRequest && m.Method == mcp.MethodInitialize
 }
 
-// remove removes a request. It returns false if the request is unknown.
-func (b *bridge) remove(id jsonrpc.ID) (ok bool) {
+// remove removes a request. It returns its Reply, or nil if it has none or is unknown. dropped is true
+// if its response must not be sent.
+func (b *bridge) remove(id jsonrpc.ID) (reply transport.Reply, dropped bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	n := len(b.open)
-	b.open = slices.DeleteFunc(b.open, func(p pending) bool { return p.id == id })
+	b.open = slices.DeleteFunc(b.open, func(p pending) bool {
+		if p.id == id {
+			reply = p.reply
+		}
+		return p.id == id
+	})
 	b.signalIdle()
-	return len(b.open) < n
+	return reply, reply == nil && b.replies
 }
 
-// address returns the client's request that a message of the server belongs to. Over standard
-// output, requests and log messages of a server do not name one; they are sent with the newest
-// request.
-func (b *bridge) address(text []byte) transport.Message {
-	out := transport.Message{Text: text}
+// toClient sends a message of the server with the Reply of the request that it belongs to. Over
+// standard output, requests and log messages of a server do not name one; they are sent with the
+// newest request.
+func (b *bridge) toClient(ctx context.Context, text []byte) error {
 	m, err := jsonrpc.Parse(text, codec.NoCopy())
-	if err != nil {
-		return out
-	}
+	var of transport.Reply
 	switch {
+	case err != nil:
 	case m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindErrorResponse:
-		b.remove(m.ID)
-		out.For, out.Answer = m.ID, true
+		var dropped bool
+		if of, dropped = b.remove(m.ID); of != nil {
+			return of.Answer(ctx, text, m.Error)
+		} else if dropped {
+			return nil
+		}
 	case m.Method == mcp.MethodNotificationsProgress:
 		var p struct {
 			Token json.RawMessage `json:"progressToken"`
 		}
 		json.Unmarshal(m.Params, &p) // the client reports invalid params
-		out.For = b.find(func(r pending) bool { return r.token == string(p.Token) })
+		of = b.find(func(r pending) bool { return r.token == string(p.Token) })
 	case m.Kind == jsonrpc.KindRequest || m.Method == mcp.MethodNotificationsMessage:
-		out.For = b.find(func(pending) bool { return true })
+		of = b.find(func(pending) bool { return true })
 	}
-	return out
+	if of != nil {
+		if err := of.Send(ctx, text); err != transport.ErrAnswered {
+			return err
+		}
+	}
+	return b.client.Write(ctx, transport.Message{Text: text})
 }
 
-// find returns the newest pending request that matches, or the zero ID.
-func (b *bridge) find(wanted func(pending) bool) (id jsonrpc.ID) {
+// find returns the Reply of the newest pending request that matches, or nil.
+func (b *bridge) find(wanted func(pending) bool) transport.Reply {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, p := range slices.Backward(b.open) {
 		if wanted(p) {
-			return p.id
+			return p.reply
 		}
 	}
-	return id
+	return nil
 }

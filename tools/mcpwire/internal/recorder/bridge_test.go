@@ -27,19 +27,38 @@ type addressedConn struct {
 	released chan string // ids
 }
 
-func (a *addressedConn) Write(ctx context.Context, m transport.Message) error {
-	to := "for " + m.For.String()
-	switch {
-	case m.Answer:
-		to = "answers " + m.For.String()
-	case m.For.IsZero():
-		to = "for no request"
+func (a *addressedConn) Read() (transport.Message, error) {
+	m, err := a.Conn.Read()
+	if parsed, fault := m.Parse(); err == nil && fault == nil && parsed.Kind == jsonrpc.KindRequest {
+		m.Reply = &addressed{a, parsed.ID.String()}
 	}
-	a.sent <- to
+	return m, err
+}
+
+func (a *addressedConn) Write(ctx context.Context, m transport.Message) error {
+	a.sent <- "for no request"
 	return a.Conn.Write(ctx, m)
 }
 
-func (a *addressedConn) Release(id jsonrpc.ID) { a.released <- id.String() }
+// addressed is the Reply of a request.
+type addressed struct {
+	a  *addressedConn
+	id string
+}
+
+func (r *addressed) Send(ctx context.Context, text []byte) error {
+	r.a.sent <- "for " + r.id
+	return r.a.Conn.Write(ctx, transport.Message{Text: text})
+}
+
+func (r *addressed) Answer(ctx context.Context, text []byte, _ *jsonrpc.Error) error {
+	if text == nil {
+		r.a.released <- r.id
+		return nil
+	}
+	r.a.sent <- "answers " + r.id
+	return r.a.Conn.Write(ctx, transport.Message{Text: text})
+}
 
 func TestBridgeForwardsMessagesUnchanged(t *testing.T) {
 	client, near := inmemory.Pair(inmemory.Options{})
@@ -84,13 +103,16 @@ func TestBridgeForwardsMessagesUnchanged(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`, "for 1"},
 		{`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"no"}}`, "answers 1"},
 		{`{"jsonrpc":"2.0","id":9,"method":"ping"}`, "for no request"},
-		{`{"jsonrpc":"2.0","id":3,"result":{"content":[]}}`, "answers 3"},
 		{`[]`, "for no request"},
 	} {
 		pass(server, client, m.text)
 		if got := <-to.sent; got != m.to {
 			t.Errorf("%s is %s, want %s", m.text, got, m.to)
 		}
+	}
+	// A late response to a cancelled request is dropped.
+	if err := server.Write(t.Context(), transport.Message{Text: []byte(`{"jsonrpc":"2.0","id":3,"result":{"content":[]}}`)}); err != nil {
+		t.Fatal(err)
 	}
 	client.CloseWrite()
 	if _, err := server.Read(); err != io.EOF {
