@@ -17,6 +17,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -824,7 +825,7 @@ func dieAt(t *testing.T, fate string, dies int64, after bool) (left int64) {
 			}
 		}
 		shown := func() string {
-			r, err := d.m.GetRecord(t.Context(), "ada", id, "tasks/get")
+			r, err := d.m.Internals(taskrules.Caller{}).GetRecord(t.Context(), "ada", id, "tasks/get")
 			if errors.Is(err, task.ErrExpired) {
 				return "expired"
 			}

@@ -6,6 +6,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
@@ -52,7 +53,7 @@ func (h *handler) watchedTasks(req *session.Request, filter *mcp.SubscriptionFil
 // watchTasks makes l report changes of the tasks with the given ids. It sets the taskIds of the
 // acknowledged filter to the ids of the tasks that l reports.
 func (h *handler) watchTasks(ctx context.Context, l *listener, ids []string, filter *mcp.SubscriptionFilter) error {
-	watch, known, err := h.p.s.extensionTasks().Watch(ctx, l.principal, ids, l.taskChanged)
+	watch, known, err := h.p.s.extensionTasks().Internals(taskrules.Caller{}).Watch(ctx, l.principal, ids, l.taskChanged)
 	if err != nil {
 		return task.WireError(err)
 	}

@@ -74,7 +74,7 @@ func (t *tool) checkLabels(ctx context.Context, c *Call, arguments json.RawMessa
 	if tasks == nil {
 		return noTasks()
 	}
-	if label := tasks.Lacks(labels...); label != "" {
+	if label := tasks.Internals(taskrules.Caller{}).Lacks(labels...); label != "" {
 		return &jsonrpc.Error{
 			Code:    jsonrpc.CodeInvalidRequest,
 			Message: fmt.Sprintf("tool %q needs the label %q, which this process does not have: call it as a task", t.def.Name, label),

@@ -13,6 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
@@ -55,9 +56,9 @@ type listener struct {
 	account   string // key of the quota
 	size      modern.Size
 
-	lists   []string    // sorted methods of notifications of changed lists
-	uris    []string    // sorted
-	tasks   *task.Watch // nil for none
+	lists   []string                     // sorted methods of notifications of changed lists
+	uris    []string                     // sorted
+	tasks   taskrules.Watch[task.Record] // nil for none
 	changes *modern.Changes[notice]
 }
 

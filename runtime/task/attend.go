@@ -159,7 +159,7 @@ func (f *fleet) pass(each *followed) {
 		next := each.messages[0]
 		each.messages = each.messages[1:]
 		f.mu.Unlock()
-		if to := run.Requestor(); to != nil {
+		if to := run.requestor(); to != nil {
 			ctx, cancel := context.WithTimeout(f.m.lifetime, messageTimeout)
 			err := notify(ctx, to, next.Method, rawJSON(next.Params))
 			cancel()

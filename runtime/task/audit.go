@@ -43,7 +43,7 @@ type Stats struct {
 	// without the tool, such as a front end, has left to it.
 	Recovered uint64
 	// TakenOver counts the tasks that this member of a fleet has taken over from other members that
-	// have died or left, or by [Manager.TakeOver]. It includes those that failed because their work
+	// have died or left, or because of an operator. It includes those that failed because their work
 	// cannot run again. Lapsed counts how often the lease of this member has ended.
 	TakenOver, Lapsed uint64
 	// Reads counts successful calls of tasks/get, tasks/result and tasks/list. Refused counts

@@ -109,9 +109,9 @@ func (m *Manager) checkClock() {
 	m.skewed = !m.skewed
 }
 
-// SharedTime converts a time that was computed with the clock of this process to the clock that all
+// sharedTime converts a time that was computed with the clock of this process to the clock that all
 // processes of the store share; see [Store].Now. Unless the clocks differ by seconds, it returns t.
-func (run *Run) SharedTime(t time.Time) time.Time {
+func (run *Run) sharedTime(t time.Time) time.Time {
 	if ahead := run.m.ahead(); ahead.Abs() > maxSkew {
 		return t.Round(0).Add(-ahead)
 	}

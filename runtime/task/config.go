@@ -107,7 +107,7 @@ type Limits struct {
 	Running int
 	// Tool returns the maximum number of calls of a tool that run at once in the fleet of a
 	// shared store, or in this process with another store; 0 means no maximum. It gets the
-	// [Request].Name of a task, and the name that [Manager.Acquire] is called with for other calls.
+	// [Request].Name of a task, and that of the tool for calls that are not tasks.
 	// Further tasks wait as with Running. A member that has died counts until its lease has
 	// ended; then the contexts of its work have ended, too. Tool must be fast. It is called
 	// concurrently.
@@ -132,12 +132,12 @@ type Recovery struct {
 	// be returned, or such that continues from its journal; if Record.Begun is false, of any
 	// version.
 	Recover func(r Record) Work
-	// ParkAfter is the time after which restartable work that only waits, in [Run.Ask],
-	// [Run.AwaitSignal] and [Run.Sleep], is parked: the waits return [ErrParked], and the work runs
+	// ParkAfter is the time after which restartable work that only waits, for input, a
+	// signal or a time, is parked: the waits return [ErrParked], and the work runs
 	// again, from its start, when an answer or a signal is stored, or the time to wake or the
 	// deadline of a wait has come. A parked task takes no goroutine, in this process and after a
 	// restart. The time doubles, up to a day, each time that a task is parked while its work has
-	// more to do; see [Run.WakeAt]. The default is a minute; [Off] means that work is not parked.
+	// more to do. The default is a minute; [Off] means that work is not parked.
 	// Without Recover, work is not parked either.
 	ParkAfter time.Duration
 	// ToolVersion returns the version of the work of a tool in this process; see [Request.Version].
@@ -166,8 +166,8 @@ type Hooks struct {
 	// occurs, possibly concurrently, and must return quickly. A panic of it is logged. If Audit is
 	// nil, events are only logged.
 	Audit func(Event)
-	// Queried returns the response of this member of a fleet to a request of [Manager.Query]. It is
-	// called concurrently and must return at once. A panic of it is logged. If it is nil, responses
+	// Queried returns the response of this member of a fleet to a question of the page for
+	// operators. It is called concurrently and must return at once. A panic of it is logged. If it is nil, responses
 	// are empty.
 	Queried func(request []byte) (response []byte)
 	// Observer observes the work of tasks; nil for none.

@@ -24,7 +24,7 @@ type Request struct {
 	Task      *mcp.TaskMetadata // task member of the request; may be nil
 
 	// Exactly one of Work and Runner must be set. Work runs the task in this process, unless it is
-	// left to other members of the fleet; see [Manager.Runs]. Runner is the name in [Config.Jobs]
+	// left to other members of the fleet; see [Member].Tools. Runner is the name in [Config.Jobs]
 	// of the external system that runs the task.
 	Work   Work
 	Runner string
@@ -40,8 +40,8 @@ type Request struct {
 	Labels []string
 
 	// Begun declares that Work continues what has begun in this process. So this process holds the
-	// task, even if it does not run the tasks of the tool; see [Manager.Runs]. It must have all
-	// Labels. The task does not wait for room; see [Manager.Acquire].
+	// task, even if it does not run the tasks of the tool; see [Member].Tools. It must have all
+	// Labels. The task does not wait for room; see [Limits.Running].
 	Begun bool
 
 	// Protocol is the protocol revision of the request; "" means one with sessions.
@@ -111,7 +111,7 @@ func (m *Manager) create(ctx context.Context, q *Request, r *Record) error {
 	if labels != nil && !q.Restartable {
 		return newRequestError("Labels need Restartable")
 	}
-	if label := m.Lacks(labels...); label != "" && q.Begun {
+	if label := m.lacks(labels...); label != "" && q.Begun {
 		return newRequestError("the process in which the work has begun does not have the label %q", label)
 	}
 	ttl, err := m.ttl(q.Task)
@@ -146,7 +146,7 @@ func (m *Manager) create(ctx context.Context, q *Request, r *Record) error {
 	for {
 		r.ID = rand.Text()
 		r.Bytes = r.size()
-		if membership != nil && r.Restartable && !q.Begun && !m.Runs(r.Name, r.Labels...) {
+		if membership != nil && r.Restartable && !q.Begun && !m.runsHere(r.Name, r.Labels...) {
 			err = m.createElsewhere(ctx, membership, r, q.Via)
 		} else {
 			err = m.storeAndStart(ctx, membership, r, q, work)

@@ -55,7 +55,7 @@
 //   - The work panics: its task fails. If it ends its process, it runs again in a trial, apart from
 //     other work, and fails if the process dies again ([Recovery.MaxReruns]).
 //   - The tool of a task is not there, or not in the version that the task has begun in: the task
-//     waits, see [Manager.WaitsFor].
+//     waits, see [Manager.Get].
 //   - A wall clock is wrong: a task expires only if a second clock agrees. In a fleet, that is the
 //     clock of the store; in one process, the time that has passed since it started.
 package task

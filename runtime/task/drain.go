@@ -150,7 +150,7 @@ func (f *fleet) handOverQueued(run *Run) {
 	m := f.m
 	r, err := f.disclaim(run.id, run.claim, func(*Record) bool { return true })
 	if err == nil && !r.terminal() {
-		f.attendForeign(run.Requestor(), &r)
+		f.attendForeign(run.requestor(), &r)
 	}
 	if err == nil {
 		m.limits.commit(&run.usage, &r, 0) // the task may be terminal
@@ -167,7 +167,7 @@ func (f *fleet) handOverQueued(run *Run) {
 func (f *fleet) handOverParked(run *Run) {
 	r, err := f.disclaim(run.id, run.claim, func(r *Record) bool { return r.parked() && f.othersServe(placementOf(r)) })
 	if err == nil && r.Claim.Member == "" {
-		f.attendForeign(run.Requestor(), &r)
+		f.attendForeign(run.requestor(), &r)
 		f.m.unpark(run.id, true)
 		f.placeForeign(&r)
 	}

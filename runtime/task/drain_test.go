@@ -13,6 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/memory"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
@@ -245,7 +246,7 @@ func TestDrainingMemberIsOfferedNothing(t *testing.T) {
 		front := join(t, f, task.Config{Member: task.Member{Tools: []string{}}}, nil)
 		c := join(t, f, task.Config{}, untilDone)
 		drained(t, a.drain(t))
-		if members := b.Members(); !members[0].Draining || members[1].Draining || a.Runs("tool") || !b.Runs("tool") {
+		if members := b.Members(); !members[0].Draining || members[1].Draining || a.Internals(taskrules.Caller{}).Runs("tool") || !b.Internals(taskrules.Caller{}).Runs("tool") {
 			t.Errorf("members are %+v", members)
 		}
 		for range 30 {
@@ -263,7 +264,7 @@ func TestDrainingMemberIsOfferedNothing(t *testing.T) {
 			t.Errorf("%d runs at the member that drains, %+v at the other", a.runs.Load(), b.Stats())
 		}
 		id := a.create(t, nil)
-		if err := a.TakeOver(t.Context(), id); !errors.Is(err, task.ErrNotMovable) {
+		if err := a.Internals(taskrules.Caller{}).TakeOver(t.Context(), id); !errors.Is(err, task.ErrNotMovable) {
 			t.Errorf("taken over: %v", err)
 		}
 	})
@@ -451,7 +452,7 @@ func TestDrainWithoutFleet(t *testing.T) {
 		if err := m.Drain(t.Context()); err != nil || time.Since(began) != 5*time.Second {
 			t.Errorf("drained after %v: %v", time.Since(began), err)
 		}
-		if s := m.Stats(); s.Running != 0 || s.Parked != 1 || s.Completed != 1 || !m.Runs("tool") {
+		if s := m.Stats(); s.Running != 0 || s.Parked != 1 || s.Completed != 1 || !m.Internals(taskrules.Caller{}).Runs("tool") {
 			t.Errorf("after the drain: %+v", s)
 		}
 		found(t, result(t, m, running))

@@ -13,7 +13,7 @@ func (r *Record) Extension() bool {
 
 // GetRecord is [Manager.Get] for the whole record, with input requests and outcome. Method is that
 // of the request, for [Event]. The record must not be changed.
-func (m *Manager) GetRecord(ctx context.Context, principal, id, method string) (Record, error) {
+func (m managerInternals) GetRecord(ctx context.Context, principal, id, method string) (Record, error) {
 	var r Record
 	if err := m.get(ctx, principal, id, nil, &r); err != nil {
 		m.audit.refused(principal, id, method, err)

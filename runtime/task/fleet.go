@@ -823,10 +823,10 @@ func (run *Run) endClaiming() {
 	}
 }
 
-// Runs reports whether this process runs the restartable tasks of a tool that it creates, if they
+// runsHere reports whether this process runs the restartable tasks of a tool that it creates, if they
 // require labels. It returns false if [Config].Member leaves the tool to other members of the fleet
 // or lacks a label, and while this member drains and another one runs the tasks.
-func (m *Manager) Runs(tool string, labels ...string) bool {
+func (m *Manager) runsHere(tool string, labels ...string) bool {
 	p := placement{tool: tool, labels: labels}
 	return m.fleet == nil || serves(&m.cfg.Member, &p) && !(m.draining.Load() && m.fleet.othersServe(p))
 }
@@ -858,7 +858,7 @@ func (m *Manager) load() Load {
 // their [Hooks.Queried] has returned, by the ID of the member. It returns once all have responded,
 // or ctx ends: then those that have not responded are missing, without an error. Requests and
 // responses may be lost. Query returns nil if the store is not shared.
-func (m *Manager) Query(ctx context.Context, request []byte) (responses map[string][]byte, err error) {
+func (m managerInternals) Query(ctx context.Context, request []byte) (responses map[string][]byte, err error) {
 	if m.fleet == nil {
 		return nil, nil
 	}
@@ -879,7 +879,7 @@ func (m *Manager) queried(request []byte) (response []byte) {
 	return response
 }
 
-// ErrNotMovable reports that [Manager.TakeOver] does not apply to a task.
+// ErrNotMovable reports that an operator cannot move a task to this process.
 var ErrNotMovable = errors.New("task: only restartable work of a fleet can be taken over")
 
 // TakeOver makes this member of a fleet the holder of an unfinished task, for an operator: the work
@@ -891,7 +891,7 @@ var ErrNotMovable = errors.New("task: only restartable work of a fleet can be ta
 // and with [ErrNotMovable] if the work is not restartable, if this member drains, does not have the
 // tool or lacks a label of the task, or if the task is about to fail because of
 // [Recovery.MaxReruns].
-func (m *Manager) TakeOver(ctx context.Context, id string) error {
+func (m managerInternals) TakeOver(ctx context.Context, id string) error {
 	var r Record
 	if err := m.store.get(ctx, id, &r); err != nil {
 		return withID(id, m.logFault("read task", err))
@@ -905,8 +905,8 @@ func (m *Manager) TakeOver(ctx context.Context, id string) error {
 		return ErrNotMovable
 	case m.draining.Load():
 		return fmt.Errorf("%w: this member drains", ErrNotMovable)
-	case m.Lacks(r.Labels...) != "":
-		return fmt.Errorf("%w: this member does not have the label %q", ErrNotMovable, m.Lacks(r.Labels...))
+	case m.lacks(r.Labels...) != "":
+		return fmt.Errorf("%w: this member does not have the label %q", ErrNotMovable, m.lacks(r.Labels...))
 	case r.Phase == taskrules.PhaseDoomed:
 		return fmt.Errorf("%w: %s", ErrNotMovable, doomedText(&r))
 	}

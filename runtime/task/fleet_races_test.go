@@ -352,7 +352,7 @@ func TestTakeoverSparesLivingMember(t *testing.T) {
 				b := join(t, f, task.Config{Member: task.Member{Tools: []string{"other"}}}, untilDone)
 				c, store := joinRacing(t, f, task.Config{}, untilDone)
 				store.set(at(once(func() {
-					if err := b.TakeOver(t.Context(), id); err != nil {
+					if err := b.Internals(taskrules.Caller{}).TakeOver(t.Context(), id); err != nil {
 						t.Error(err)
 					}
 				})))
@@ -441,7 +441,7 @@ func TestOldRecordDoesNotEndNewRun(t *testing.T) {
 		id := a.create(t, nil)
 		proceed := make(chan struct{})
 		b, store := joinRacing(t, f, task.Config{}, steps(proceed))
-		w, _, err := b.Watch(t.Context(), "alice", []string{id}, func(string) {})
+		w, _, err := b.Internals(taskrules.Caller{}).Watch(t.Context(), "alice", []string{id}, func(string) {})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -621,7 +621,7 @@ func TestInputRequestSurvivesLostClaim(t *testing.T) {
 			return echoMessage(ctx, method, params)
 		}}
 		time.AfterFunc(time.Second, func() {
-			if err := a.TakeOver(t.Context(), id); err != nil {
+			if err := a.Internals(taskrules.Caller{}).TakeOver(t.Context(), id); err != nil {
 				t.Error(err)
 			}
 		})
@@ -662,7 +662,7 @@ func TestWritesDuringTakeOver(t *testing.T) {
 					return asks(ctx, run)
 				})
 				b, store := joinRacing(t, f, cfg, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
-					if !run.Undoes() {
+					if !run.Internals(taskrules.Caller{}).Undoes() {
 						t.Error("the work does not know that it must undo something")
 					}
 					if _, err := ask(ctx, run, "of another branch"); err != nil {
@@ -679,7 +679,7 @@ func TestWritesDuringTakeOver(t *testing.T) {
 					}
 					return nil
 				}})
-				if err := b.TakeOver(t.Context(), id); err != nil {
+				if err := b.Internals(taskrules.Caller{}).TakeOver(t.Context(), id); err != nil {
 					t.Fatal(err)
 				}
 				out, err := b.Result(t.Context(), "alice", id, &peer{answer: echoMessage})
@@ -933,7 +933,7 @@ func TestOutdatedRecordDoesNotFenceWork(t *testing.T) {
 		b, store = joinRacing(t, f, task.Config{Logger: slog.New(slog.DiscardHandler)}, work)
 		id := a.create(t, nil)
 		earlier = a.record(t, id)
-		if err := b.TakeOver(t.Context(), id); err != nil {
+		if err := b.Internals(taskrules.Caller{}).TakeOver(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)

@@ -13,6 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/memory"
 	"github.com/mcpwire/mcpwire/runtime/internal/network"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
@@ -200,7 +201,7 @@ func TestMemberOffersWhatItGivesUp(t *testing.T) {
 		}})
 		a.set(true)
 		for _, id := range ids {
-			if err := a.TakeOver(t.Context(), id); err != nil { // ends its run
+			if err := a.Internals(taskrules.Caller{}).TakeOver(t.Context(), id); err != nil { // ends its run
 				t.Fatal(err)
 			}
 			time.Sleep(2*task.DefaultLease + time.Second) // b has looked for tasks because of what a is missing
@@ -223,14 +224,14 @@ func TestFollowWhileJoiningAgain(t *testing.T) {
 		id := worker.create(t, nil)
 		a := joinSleeper(t, f, 1, time.Minute, time.Second)
 		a.lacks.Store(true)
-		a.TakeOver(t.Context(), id) // fails, and announces what is missing
-		var watch atomic.Pointer[task.Watch]
+		a.Internals(taskrules.Caller{}).TakeOver(t.Context(), id) // fails, and announces what is missing
+		var watch atomic.Pointer[taskrules.Watch[task.Record]]
 		a.store.set(hooks{announce: once(func() {
-			w, _, err := a.Watch(t.Context(), "alice", []string{id}, func(string) {})
+			w, _, err := a.Internals(taskrules.Caller{}).Watch(t.Context(), "alice", []string{id}, func(string) {})
 			if err != nil {
 				t.Error(err)
 			}
-			watch.Store(w)
+			watch.Store(&w)
 		})})
 		a.member.store.Cut()
 		time.Sleep(2 * task.DefaultLease)
@@ -239,7 +240,7 @@ func TestFollowWhileJoiningAgain(t *testing.T) {
 		if watch.Load() == nil {
 			t.Fatal("nothing was announced")
 		}
-		watch.Load().Close()
+		(*watch.Load()).Close()
 		a.store.mu.Lock()
 		defer a.store.mu.Unlock()
 		for _, followed := range a.store.followed {

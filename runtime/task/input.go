@@ -88,7 +88,7 @@ func (run *Run) newInputRequest(ctx context.Context, q *InputRequest, params jso
 	}
 	stored.Key, stored.Occurrence, stored.Branch, stored.Position, stored.Deadline = q.Key, q.Occurrence, q.Branch, q.Position, q.Deadline
 	if deadline, ok := ctx.Deadline(); ok && q.Deadline.IsZero() {
-		stored.Deadline = run.SharedTime(deadline)
+		stored.Deadline = run.sharedTime(deadline)
 	}
 	if !stored.Deadline.IsZero() {
 		stored.Deadline = stored.Deadline.UTC().Truncate(time.Microsecond)
@@ -262,7 +262,7 @@ func (run *Run) giveUp(number uint64, cause error) (json.RawMessage, error) {
 // uses Key, Occurrence and Branch, as [Run.Ask] does. It does nothing if there is no such input
 // request, or if it is not open. Like Ask, it tries again while the store fails, until the work
 // ends, and then fails with [ErrCancelled], [ErrExpired] or [ErrFenced].
-func (run *Run) GiveUp(q InputRequest) error {
+func (run runInternals) GiveUp(q InputRequest) error {
 	number := uint64(0)
 	_, err := run.change(context.Background(), func(r *Record) error {
 		earlier := r.inputRequestByKey(&q)

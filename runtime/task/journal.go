@@ -9,7 +9,7 @@ import (
 
 // Live reports whether this process runs the work, or will run it again when it is no longer
 // parked.
-func (run *Run) Live() bool { return run.m.findRun(run.id) == run }
+func (run runInternals) Live() bool { return run.m.findRun(run.id) == run.Run }
 
 // Durable reports whether the work has a journal: it is restartable and runs in this process.
 func (run *Run) Durable() bool { return run.durable }

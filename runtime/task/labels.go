@@ -14,9 +14,9 @@ func (m *Member) lacks(labels []string) string {
 	return ""
 }
 
-// Lacks returns the first of labels that this process does not have, or "" if it has all of them.
+// lacks returns the first of labels that this process does not have, or "" if it has all of them.
 // It returns "" if the store is not shared: labels have no effect then.
-func (m *Manager) Lacks(labels ...string) string {
+func (m *Manager) lacks(labels ...string) string {
 	if m.fleet == nil {
 		return ""
 	}

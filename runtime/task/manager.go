@@ -246,7 +246,7 @@ func (m *Manager) read(ctx context.Context, principal, id string, r *Record) err
 
 // explain sets the status message of a task that no process runs to the reason.
 func (m *Manager) explain(r *Record) {
-	if text := m.WaitsFor(r); text != "" {
+	if text := m.waitsFor(r); text != "" {
 		r.StatusMessage = statusText(text)
 	}
 }

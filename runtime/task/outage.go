@@ -104,7 +104,7 @@ func (run *Run) over() error {
 	if cause := run.ending(); cause == ErrCancelled || cause == ErrExpired || cause == ErrFenced {
 		return cause
 	}
-	if run.seq != 0 && run.expires != 0 && !run.Undoes() && run.m.earlier().UnixMicro() >= run.expires {
+	if run.seq != 0 && run.expires != 0 && !run.undoes.Load() && run.m.earlier().UnixMicro() >= run.expires {
 		return ErrExpired
 	}
 	return nil

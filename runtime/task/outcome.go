@@ -61,7 +61,7 @@ var errUndo = errors.New("task: the work has to run again to undo what it has do
 // storeRefusal stores that a task has failed whose outcome is too large. It fails with errUndo if
 // the task must be undone first.
 func (m *Manager) storeRefusal(run *Run, end *finalState) error {
-	if why, _ := run.Undoing(); why != UndoNone || !run.Undoes() {
+	if why, _ := run.whyUndo(); why != UndoNone || !run.undoes.Load() {
 		return m.storeOutcome(run, end)
 	}
 	_, err := run.tryChange(context.Background(), func(r *Record) error { return m.beginUndo(r, end.out) })
@@ -93,7 +93,7 @@ func (m *Manager) storeOutcome(run *Run, end *finalState) error {
 			m.limits.commit(&run.usage, &r, 0)
 			return nil
 		}
-		if why, _ := run.Undoing(); r.undo() != why {
+		if why, _ := run.whyUndo(); r.undo() != why {
 			return errUndo
 		}
 		from := r.standing()
@@ -122,7 +122,7 @@ func (m *Manager) readForOutcome(run *Run, r *Record) error {
 // read first.
 func (run *Run) endLatest(end *finalState) (done bool, err error) {
 	_, done, err = run.replaceLatest(func(r *Record) error {
-		if why, _ := run.Undoing(); r.undo() != why {
+		if why, _ := run.whyUndo(); r.undo() != why {
 			return errUnchanged // see storeOutcome
 		}
 		r.setOutcome(end.status, end.message, end.out)

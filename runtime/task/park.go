@@ -56,7 +56,7 @@ func (m *Manager) parkFor(run *Run, a awaited) Work {
 	}
 	// If the write fails, resume finds out what to do.
 	run.change(context.Background(), func(r *Record) error {
-		if why, _ := run.Undoing(); r.undo() != why { // since the work has begun
+		if why, _ := run.whyUndo(); r.undo() != why { // since the work has begun
 			return errUnchanged
 		}
 		if r.terminal() || r.Durable == nil || r.anyAnswered(a.inputs) || r.signalOf(a.signals) >= 0 || !a.wake.IsZero() && !a.wake.After(m.now()) {
@@ -170,7 +170,7 @@ func (m *Manager) resume(run *Run) (work Work, r Record) {
 func (m *Manager) failParked(run *Run, message string) {
 	defer m.removeRun(run)
 	m.limits.workReturned(&run.usage)
-	if run.Undoes() {
+	if run.undoes.Load() {
 		m.cfg.Logger.Error("compensations not run", "task", run.id, "error", message)
 	}
 	m.publish(run, failedState(&jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: message}))

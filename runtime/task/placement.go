@@ -138,9 +138,9 @@ func (m *Manager) ToolsChanged() {
 	}
 }
 
-// WaitsFor returns why no process runs a task: for what tool, version and labels it waits. It
+// waitsFor returns why no process runs a task: for what tool, version and labels it waits. It
 // returns "" for other tasks. [Manager.Get] and the like return it as the status message.
-func (m *Manager) WaitsFor(r *Record) string {
+func (m *Manager) waitsFor(r *Record) string {
 	if r.terminal() || !r.Restartable {
 		return ""
 	}

@@ -301,7 +301,7 @@ func TestInterruptedTaskLeavesMemberWithoutItsTool(t *testing.T) {
 			if !later {
 				b = joinWith(t, f, &second, task.Member{}, time.Minute)
 			}
-			if err := a.TakeOver(t.Context(), id); err != nil { // the work ends, and is to run again
+			if err := a.Internals(taskrules.Caller{}).TakeOver(t.Context(), id); err != nil { // the work ends, and is to run again
 				t.Fatal(err)
 			}
 			time.Sleep(time.Minute)

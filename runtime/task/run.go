@@ -297,7 +297,7 @@ type workEnd struct {
 func (m *Manager) afterWork(run *Run, work Work, result codec.Encoder, failure error) (Work, *workEnd) {
 	w := run.waits.Load()
 	w.stop()
-	if cause := run.ending(); run.Undoes() && (cause == ErrCancelled || cause == ErrExpired) {
+	if cause := run.ending(); run.undoes.Load() && (cause == ErrCancelled || cause == ErrExpired) {
 		boundary.Report(m.cfg.Logger, "work panicked", failure, "task", run.id)
 		m.runAgain(run)
 		return nil, new(workEnd)
@@ -307,7 +307,7 @@ func (m *Manager) afterWork(run *Run, work Work, result codec.Encoder, failure e
 	}
 	lazyctx.GrowStack() // not earlier, because work that blocks for days often needs less stack
 	state := finalStateOf(run, result, failure)
-	if run.Undoes() && !run.interrupted(failure) && m.mustUndo(run, state) {
+	if run.undoes.Load() && !run.interrupted(failure) && m.mustUndo(run, state) {
 		boundary.Report(m.cfg.Logger, "work panicked", failure, "task", run.id)
 		return next(m.undoLater(run))
 	}
@@ -344,7 +344,7 @@ func (m *Manager) workReturned(run *Run, end *workEnd) {
 		return
 	}
 	again = m.publish(run, end.state) == errUndo
-	if run.Undoes() && run.expires != 0 {
+	if run.undoes.Load() && run.expires != 0 {
 		m.scheduleSweep(time.UnixMicro(run.expires)) // which may have passed
 	}
 }
@@ -420,9 +420,9 @@ func (run *Run) here() Requestor {
 	return run.lastSeen
 }
 
-// Requestor returns the requestor in this process that the next message of the work would be sent
+// requestor returns the requestor in this process that the next message of the work would be sent
 // to, or nil if there is none.
-func (run *Run) Requestor() Requestor {
+func (run *Run) requestor() Requestor {
 	run.mu.Lock()
 	defer run.mu.Unlock()
 	return run.here()

@@ -124,7 +124,7 @@ func (m *Manager) mayWait(r *Record) bool {
 }
 
 // Limited reports whether [Limits.Tool] limits a tool.
-func (m *Manager) Limited(tool string) bool { return m.toolLimit(tool) > 0 }
+func (m managerInternals) Limited(tool string) bool { return m.toolLimit(tool) > 0 }
 
 // ended is the work of a task whose work was to start after its context has ended.
 func ended(ctx context.Context, _ *Run) (codec.Encoder, error) { return nil, context.Cause(ctx) }
@@ -135,7 +135,7 @@ func ended(ctx context.Context, _ *Run) (codec.Encoder, error) { return nil, con
 // release when it has returned. The principals that wait have turns. Acquire fails with the cause
 // of ctx, or with [ErrClosed]. [Manager.Close] neither ends the context of such a call nor waits for
 // it: end the calls before.
-func (m *Manager) Acquire(ctx context.Context, principal, tool string) (_ context.Context, release func(), err error) {
+func (m managerInternals) Acquire(ctx context.Context, principal, tool string) (_ context.Context, release func(), err error) {
 	s := &m.scheduler
 	if m.toolLimit(tool) == 0 {
 		return ctx, func() {}, nil

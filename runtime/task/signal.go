@@ -45,11 +45,10 @@ func (s *Signal) size() int64 {
 }
 
 // Signal delivers a value, which is JSON, to the work of a task with a restartable Work. When it
-// returns nil, the signal is stored, durably if the store is durable. The work takes it with
-// [Run.TakeSignal]: signals of one name in the order in which they were stored, each one once.
-// Parked work that waits for the name runs again. A signal for which the work does not wait is kept
-// until the work waits for it; see [ErrTooManySignals]. When the task ends,
-// signals that the work has not taken are dropped. Requestors do not see signals.
+// returns nil, the signal is stored, durably if the store is durable. The work takes
+// signals of one name in the order in which they were stored, each one once. Parked work that waits
+// for the name runs again. A signal for which the work does not wait is kept until the work waits
+// for it; see [ErrTooManySignals]. When the task ends, signals that the work has not taken are dropped. Requestors do not see signals.
 //
 // Any member of a fleet can signal any task. The principal of the task is not checked: Signal is
 // for code of the receiver, not for requestors.
@@ -151,8 +150,8 @@ func (d *Durable) signalIDs() (ids []string) {
 }
 
 // HasSignal returns the name of the oldest signal of the task whose name is among names, or "" if
-// there is none. It fails as [Run.AwaitSignal] does.
-func (run *Run) HasSignal(ctx context.Context, names []string) (name string, err error) {
+// there is none. It fails as AwaitSignal does.
+func (run runInternals) HasSignal(ctx context.Context, names []string) (name string, err error) {
 	var r Record
 	if err := run.readSignals(ctx, &r); err != nil {
 		return "", err
@@ -192,14 +191,14 @@ func (run *Run) signalIn(r *Record, names []string) (string, error) {
 }
 
 // AwaitSignal waits until the task has a signal whose name is among names, and returns the name of
-// the oldest one. The signal stays in the record; see [Run.TakeSignal]. If the time until comes
+// the oldest one. The signal stays in the record; see TakeSignal. If the time until comes
 // first, AwaitSignal returns ""; the zero time never comes.
 //
 // Restartable work may be parked during the wait: AwaitSignal then returns [ErrParked], and the
 // work runs again when such a signal is stored, or at the time until. If ctx ends first,
 // AwaitSignal returns its cause. It fails with [ErrNoSignals] for work without a journal, and with
 // [ErrCancelled], [ErrExpired] or [ErrFenced] if the work must not go on.
-func (run *Run) AwaitSignal(ctx context.Context, names []string, until time.Time) (name string, err error) {
+func (run runInternals) AwaitSignal(ctx context.Context, names []string, until time.Time) (name string, err error) {
 	w := run.waits.Load()
 	w.begin()
 	defer w.end()
@@ -236,7 +235,7 @@ func (run *Run) AwaitSignal(ctx context.Context, names []string, until time.Time
 		}
 		r.Params, r.InputRequests = nil, nil // as in Manager.wait
 		limited, cancel := context.WithTimeout(either, left)
-		err := run.m.await(limited, run, &r)
+		err := run.m.await(limited, run.Run, &r)
 		ended := limited.Err() != nil
 		cancel()
 		switch {
@@ -255,18 +254,18 @@ func (run *Run) AwaitSignal(ctx context.Context, names []string, until time.Time
 // [Signal].ID. TakeSignal returns the entry, or ok false if there is no such signal, for example
 // because another branch of the work has taken it. When it returns, the entry is stored as
 // [Run.Record] stores it, and it fails as Record does.
-func (run *Run) TakeSignal(name string, e Entry, result func(s *Signal) json.RawMessage) (taken Entry, ok bool, err error) {
+func (run runInternals) TakeSignal(name string, e Entry, result func(s *Signal) json.RawMessage) (taken Entry, ok bool, err error) {
 	if !run.durable {
 		return e, false, ErrNoSignals
 	}
-	if run.m.enter(run) {
+	if run.m.enter(run.Run) {
 		defer run.m.group.Done()
 	} else if run.m.lifetime.Err() != nil {
 		return e, false, ErrClosed
 	}
 	ctx := context.Background()
 	doubtful := false // an earlier attempt may have taken a signal
-	err = run.m.persist(ctx, run, func() error {
+	err = run.m.persist(ctx, run.Run, func() error {
 		_, err := run.tryChange(ctx, func(r *Record) error {
 			ok = false
 			if r.terminal() || r.withdrawn() {
@@ -298,7 +297,7 @@ func (run *Run) TakeSignal(name string, e Entry, result func(s *Signal) json.Raw
 		return err
 	})
 	if err == nil && ok {
-		run.m.scheduler.endTrial(run)
+		run.m.scheduler.endTrial(run.Run)
 	}
 	return taken, ok && err == nil, run.endIfOver(overError(err))
 }

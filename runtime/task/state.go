@@ -12,8 +12,8 @@ type move struct {
 	why      string // cause of the move, human-readable
 }
 
-// moves lists all legal moves (MCP tasks, "Task Status Lifecycle"). A task is created as working. No move leads out of completed, failed
-// and cancelled.
+// moves lists all legal moves (MCP tasks, "Task Status Lifecycle"). A task is
+// created as working. No move leads out of completed, failed and cancelled.
 var moves = [...]move{
 	{mcp.TaskStatusWorking, mcp.TaskStatusInputRequired, "the work sends an input request"},
 	{mcp.TaskStatusWorking, mcp.TaskStatusCompleted, "the work returns a result"},

@@ -91,7 +91,7 @@ func (h *host) work(ctx context.Context, run *task.Run, m *task.Manager, store m
 	h.mu.Unlock()
 	if name == "poison booking" || name == "poison undo" {
 		entries, _, err := run.Journal(ctx)
-		why, _ := run.Undoing()
+		why, _ := run.Internals(taskrules.Caller{}).Undoing()
 		switch {
 		case err != nil:
 			return nil, err
@@ -99,7 +99,7 @@ func (h *host) work(ctx context.Context, run *task.Run, m *task.Manager, store m
 			h.mu.Lock()
 			h.undone++
 			h.mu.Unlock()
-			run.EndUndo()
+			run.Internals(taskrules.Caller{}).EndUndo()
 			return nil, errors.New("undone")
 		case len(entries) == 0:
 			if err := run.Record(ctx, task.Entry{Kind: taskrules.KindUndo, Key: "undo", Occurrence: 1, Result: json.RawMessage(`1`)}); err != nil {
@@ -348,7 +348,7 @@ func TestVerdictWaitsForTheLostMember(t *testing.T) {
 			if r := b.record(t, id); r.Phase != taskrules.PhaseDoomed || r.Reruns != 2 || d.runs.Load() != 0 {
 				t.Fatalf("phase %d, %d deaths", r.Phase, r.Reruns)
 			}
-			if err := d.TakeOver(t.Context(), id); !errors.Is(err, task.ErrNotMovable) {
+			if err := d.Internals(taskrules.Caller{}).TakeOver(t.Context(), id); !errors.Is(err, task.ErrNotMovable) {
 				t.Error(err)
 			}
 			if back {
@@ -432,7 +432,7 @@ func TestLateMemberDoesNotHideLaterDeath(t *testing.T) {
 			return run.Record(ctx, task.Entry{Key: "step", Occurrence: 1})
 		},
 		"signal": func(ctx context.Context, run *task.Run) error {
-			_, ok, err := run.TakeSignal("go", task.Entry{Key: "step", Occurrence: 1}, signalResult)
+			_, ok, err := run.Internals(taskrules.Caller{}).TakeSignal("go", task.Entry{Key: "step", Occurrence: 1}, signalResult)
 			if err == nil && !ok {
 				err = errors.New("no signal")
 			}

@@ -10,11 +10,11 @@ import (
 )
 
 // Restartable work may register that it must undo something, with an entry of KindUndo. If it
-// fails, it calls [Run.BeginUndo], undoes it and calls [Run.EndUndo] before it returns. If the task
+// fails, it calls BeginUndo, undoes it and calls EndUndo before it returns. If the task
 // is cancelled or expires, one write says so in the record, whose status is not terminal until all
 // is undone: in all other respects, the task is an unfinished one. It has a holder, is recovered and
 // taken over, may be parked, and is not dropped at its expiry. Its work ends and runs again, and
-// learns from [Run.Undoing] what it has to do. Then the record becomes terminal.
+// learns from Undoing what it has to do. Then the record becomes terminal.
 //
 // Work may also fail before it has come so far: because middleware fails, or something that it needs
 // is not there. So work that returns without EndUndo runs again, after a pause, for a day.
@@ -112,16 +112,16 @@ type undoing struct {
 	why   Undo
 	since time.Time
 
-	tried       int       // what this process is trying to undo; see [Run.UndoTime]
+	tried       int       // what this process is trying to undo; see [Run.undoTime]
 	triedSince  time.Time // zero until the first call of UndoTime for an undo
 	missed      bool      // UndoTime(0) was called since the journal was read
 	missedSince time.Time // the first such call in a series of executions with one; zero for none
 	ended       bool      // EndUndo was called
 }
 
-// Undoing reports why the work runs: [UndoNone] to do what it is for, and otherwise to undo what
+// whyUndo reports why the work runs: [UndoNone] to do what it is for, and otherwise to undo what
 // earlier runs have registered, since the time since. It is set once [Run.Journal] has returned.
-func (run *Run) Undoing() (why Undo, since time.Time) {
+func (run *Run) whyUndo() (why Undo, since time.Time) {
 	run.mu.Lock()
 	defer run.mu.Unlock()
 	if run.undoing == nil {
@@ -130,13 +130,10 @@ func (run *Run) Undoing() (why Undo, since time.Time) {
 	return run.undoing.why, run.undoing.since
 }
 
-// Undoes reports whether the work has registered that it must undo something.
-func (run *Run) Undoes() bool { return run.undoes.Load() }
-
-// BeginUndo stores that the work has failed with an outcome and undoes what it has done, unless it
+// beginUndo stores that the work has failed with an outcome and undoes what it has done, unless it
 // does so already. From then on, later runs only undo, and have an entry of KindFailure. It fails
 // as [Run.Record] does, but not because of a limit.
-func (run *Run) BeginUndo(failure Outcome) error {
+func (run *Run) beginUndo(failure Outcome) error {
 	r, err := run.change(context.Background(), func(r *Record) error { return run.m.beginUndo(r, failure) })
 	if err != nil {
 		return err
@@ -145,7 +142,7 @@ func (run *Run) BeginUndo(failure Outcome) error {
 	return nil
 }
 
-// beginUndo is the change of [Run.BeginUndo].
+// beginUndo is the change of [Run.beginUndo].
 func (m *Manager) beginUndo(r *Record, failure Outcome) error {
 	switch {
 	case r.terminal() || r.Durable == nil:
@@ -170,7 +167,7 @@ func (m *Manager) beginUndo(r *Record, failure Outcome) error {
 
 // EndUndo says that the work has undone what it had to, or does not try it any longer. What the work
 // then returns is the outcome of the task.
-func (run *Run) EndUndo() {
+func (run runInternals) EndUndo() {
 	run.mu.Lock()
 	defer run.mu.Unlock()
 	if run.undoing != nil {
@@ -181,7 +178,7 @@ func (run *Run) EndUndo() {
 // mustUndo reports whether work that has returned must run again, because it has registered that it
 // must undo something, and has not done so. End is what it has returned.
 func (m *Manager) mustUndo(run *Run, end finalState) bool {
-	why, _ := run.Undoing()
+	why, _ := run.whyUndo()
 	run.mu.Lock()
 	undone := run.undoing != nil && run.undoing.ended
 	run.mu.Unlock()
@@ -189,10 +186,10 @@ func (m *Manager) mustUndo(run *Run, end finalState) bool {
 	case m.cfg.Recovery.Recover == nil || run.over() != nil:
 		return false
 	case why == UndoNone:
-		return end.status == mcp.TaskStatusFailed && run.BeginUndo(end.out) == nil
+		return end.status == mcp.TaskStatusFailed && run.beginUndo(end.out) == nil
 	case undone:
 		return false
-	case run.UndoTime(0) < taskrules.MaxUndoTime:
+	case run.undoTime(0) < taskrules.MaxUndoTime:
 		m.cfg.Logger.Warn("task not undone", "task", run.id, "error", end.message)
 		return true
 	}
@@ -202,15 +199,15 @@ func (m *Manager) mustUndo(run *Run, end finalState) bool {
 
 // undoLater parks work that has to run again to undo what it has done. It returns as park does.
 func (m *Manager) undoLater(run *Run) Work {
-	return m.parkFor(run, awaited{wake: m.now().Add(taskrules.UndoPause(run.UndoTime(0)))})
+	return m.parkFor(run, awaited{wake: m.now().Add(taskrules.UndoPause(run.undoTime(0)))})
 }
 
-// UndoTime returns for how long this process has been trying to undo what has the given number,
+// undoTime returns for how long this process has been trying to undo what has the given number,
 // parked or not. The time begins with the first call for the number, and no clock that is set
 // changes it. It begins again in the next process: no attempt is made while there is none. It is 0
 // if the work does not undo. Number 0 is for work that does not come to what it must undo: that time
 // goes on while the work comes to other undos, and ends with an execution that does not ask for it.
-func (run *Run) UndoTime(number int) time.Duration {
+func (run *Run) undoTime(number int) time.Duration {
 	run.mu.Lock()
 	defer run.mu.Unlock()
 	u := run.undoing
@@ -276,7 +273,7 @@ func (m *Manager) noteUndos(run *Run, r *Record) {
 // withdrawn ends the execution of work that does not know yet that the task was cancelled or has
 // expired. The work then runs again to undo what it has done.
 func (m *Manager) withdrawn(run *Run, r *Record) {
-	if why, _ := run.Undoing(); why == r.undo() {
+	if why, _ := run.whyUndo(); why == r.undo() {
 		return
 	}
 	run.abortProgress()

@@ -10,7 +10,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 )
 
-// ErrParked is returned by [Run.Ask], [Run.Sleep] and [Run.AwaitSignal] when the work has waited for
+// ErrParked is returned by [Run.Ask], [Run.Sleep] and waits for signals when the work has waited for
 // [Recovery.ParkAfter]. The work then returns an error that wraps ErrParked. Its task keeps its
 // status and has no goroutine. The work runs again when one of the answers or the time to wake has
 // come.
@@ -208,8 +208,8 @@ func (run *Run) Sleep(ctx context.Context, until time.Time) error {
 			return context.Cause(ctx)
 		}
 		// Parked work may cancel ctx because another wait has ended with ErrParked.
-		if deadline, limited := ctx.Deadline(); limited && run.SharedTime(deadline).Before(until) {
-			until = run.SharedTime(deadline)
+		if deadline, limited := ctx.Deadline(); limited && run.sharedTime(deadline).Before(until) {
+			until = run.sharedTime(deadline)
 		}
 		w.addSleep(until)
 		return ErrParked
@@ -218,7 +218,7 @@ func (run *Run) Sleep(ctx context.Context, until time.Time) error {
 
 // checkExpiry logs a warning if the task expires before a long sleep ends.
 func (run *Run) checkExpiry(ctx context.Context, until time.Time) {
-	if why, _ := run.Undoing(); why != UndoNone || until.Sub(run.m.now()) < maxSweepInterval {
+	if why, _ := run.whyUndo(); why != UndoNone || until.Sub(run.m.now()) < maxSweepInterval {
 		return
 	}
 	var r Record
@@ -229,15 +229,15 @@ func (run *Run) checkExpiry(ctx context.Context, until time.Time) {
 
 // WakeAt makes work that is parked after this run run again at t or earlier. Work calls it if more
 // can be done than to wait.
-func (run *Run) WakeAt(t time.Time) {
+func (run runInternals) WakeAt(t time.Time) {
 	if w := run.waits.Load(); w != nil {
-		w.addSleep(run.SharedTime(t))
+		w.addSleep(run.sharedTime(t))
 	}
 }
 
 // Hold keeps the work from being parked until release is called. Work calls it before a long
 // operation that is not a wait, such as a step.
-func (run *Run) Hold() (release func()) {
+func (run runInternals) Hold() (release func()) {
 	w := run.waits.Load()
 	if w == nil {
 		return func() {}

@@ -12,8 +12,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 )
 
-// Watch reports changes of some tasks; see [Manager.Watch]. Its methods may be called concurrently.
-type Watch struct {
+// watch implements [taskrules.Watch].
+type watch struct {
 	m         *Manager
 	principal string
 	changed   func(id string)
@@ -26,7 +26,7 @@ type Watch struct {
 type watches struct {
 	count  atomic.Int64 // number of tasks that are watched
 	mu     sync.RWMutex
-	byTask map[string][]*Watch
+	byTask map[string][]*watch
 }
 
 // Watch calls changed with the id of a task whenever its status, status message, poll interval or
@@ -37,11 +37,11 @@ type watches struct {
 //
 // Known lists the ids that belong to tasks of the principal, without duplicates. Close the Watch
 // after use.
-func (m *Manager) Watch(ctx context.Context, principal string, ids []string, changed func(id string)) (w *Watch, known []string, err error) {
+func (m managerInternals) Watch(ctx context.Context, principal string, ids []string, changed func(id string)) (_ taskrules.Watch[Record], known []string, err error) {
 	if err := m.admit(ctx, principal); err != nil {
 		return nil, nil, err
 	}
-	w = &Watch{m: m, principal: principal, changed: changed, ids: map[string]struct{}{}}
+	w := &watch{m: m.Manager, principal: principal, changed: changed, ids: map[string]struct{}{}}
 	for _, id := range taskrules.Set(ids) {
 		w.add(id) // before the read, so that no change after it is missed
 		var r Record
@@ -61,7 +61,7 @@ func (m *Manager) Watch(ctx context.Context, principal string, ids []string, cha
 	return w, known, nil
 }
 
-func (w *Watch) add(id string) {
+func (w *watch) add(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ids[id] = struct{}{}
@@ -72,16 +72,16 @@ func (w *Watch) add(id string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.byTask == nil {
-		x.byTask = map[string][]*Watch{}
+		x.byTask = map[string][]*watch{}
 	}
 	x.byTask[id] = append(x.byTask[id], w)
 	x.count.Store(int64(len(x.byTask)))
 }
 
-// Get returns the record of a task that the Watch has reported, as [Manager.GetRecord] does. It
+// Get returns the record of a task that the Watch has reported, as GetRecord does. It
 // does not count as a call of the principal. If it fails with [ErrUnavailable], the Watch reports
 // the task again after a second.
-func (w *Watch) Get(ctx context.Context, id, method string) (Record, error) {
+func (w *watch) Get(ctx context.Context, id, method string) (Record, error) {
 	var r Record
 	if err := w.m.read(ctx, w.principal, id, &r); err != nil {
 		if unavailable(err) {
@@ -94,7 +94,7 @@ func (w *Watch) Get(ctx context.Context, id, method string) (Record, error) {
 }
 
 // report reports a task, unless it was removed.
-func (w *Watch) report(id string) {
+func (w *watch) report(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if _, ok := w.ids[id]; ok {
@@ -103,20 +103,20 @@ func (w *Watch) report(id string) {
 }
 
 // call calls changed and logs its panic.
-func (w *Watch) call(id string) {
+func (w *watch) call(id string) {
 	err := boundary.Run(func() error { w.changed(id); return nil })
 	boundary.Report(w.m.cfg.Logger, "function of a Watch panicked", err, "task", id)
 }
 
 // Remove ends the reports of changes of one task.
-func (w *Watch) Remove(id string) {
+func (w *watch) Remove(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.remove(id)
 }
 
 // Close ends the Watch.
-func (w *Watch) Close() {
+func (w *watch) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for id := range w.ids {
@@ -125,7 +125,7 @@ func (w *Watch) Close() {
 }
 
 // remove is Remove. The caller holds mu.
-func (w *Watch) remove(id string) {
+func (w *watch) remove(id string) {
 	if _, ok := w.ids[id]; !ok {
 		return
 	}
@@ -136,7 +136,7 @@ func (w *Watch) remove(id string) {
 	x := &w.m.watches
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	rest := slices.DeleteFunc(x.byTask[id], func(other *Watch) bool { return other == w })
+	rest := slices.DeleteFunc(x.byTask[id], func(other *watch) bool { return other == w })
 	if len(rest) == 0 {
 		delete(x.byTask, id)
 	} else {

@@ -15,8 +15,8 @@ const (
 )
 
 // LabelSet returns the labels of a member of a fleet, or those that a task requires, without
-// duplicates in ascending order, or nil if there are none. It fails unless they are at most 16 different
-// ones, each of 1 to 128 ASCII letters, digits and characters of "-_.:/=".
+// duplicates in ascending order, or nil if there are none. It fails unless they are at most 16
+// different ones, each of 1 to 128 ASCII letters, digits and characters of "-_.:/=".
 func LabelSet(labels []string) (set []string, err error) {
 	for _, label := range labels {
 		if label == "" || len(label) > maxLabel || strings.ContainsFunc(label, notInLabel) {

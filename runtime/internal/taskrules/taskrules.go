@@ -3,6 +3,7 @@
 package taskrules
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -86,4 +87,20 @@ const (
 // tried for some time.
 func UndoPause(elapsed time.Duration) time.Duration {
 	return min(max(elapsed/2, minUndoPause), maxUndoPause)
+}
+
+// Caller is the parameter of methods that only packages of this module can call, because no other
+// one can name it.
+type Caller struct{ _ [0]byte }
+
+// Watch reports changes of some tasks, whose records are R. Its methods may be called concurrently.
+type Watch[R any] interface {
+	// Get returns the record of a task that the Watch has reported, for the method of a request. It
+	// does not count as a call of the principal. If it fails with ErrUnavailable, the Watch reports
+	// the task again after a second.
+	Get(ctx context.Context, id, method string) (R, error)
+	// Remove ends the reports of changes of one task.
+	Remove(id string)
+	// Close ends the Watch.
+	Close()
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/memory"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/debugpage"
 )
@@ -49,7 +50,7 @@ func TestFleet(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { m.Close(context.Background()) })
-		return m, debugpage.New(debugpage.Config{Store: store, Members: m.Members, TakeOver: m.TakeOver, History: history, Query: m.Query})
+		return m, debugpage.New(debugpage.Config{Store: store, Members: m.Members, TakeOver: m.Internals(taskrules.Caller{}).TakeOver, History: history, Query: m.Internals(taskrules.Caller{}).Query})
 	}
 	first, _ := join("first")
 	second, page := join("second")
@@ -134,7 +135,7 @@ func TestFleetInTrouble(t *testing.T) {
 		}
 		history := debugpage.NewHistory(0)
 		store, m := join("watcher", history.Respond)
-		page := debugpage.New(debugpage.Config{Store: store, Members: m.Members, Query: m.Query, History: history, Stats: m.Stats})
+		page := debugpage.New(debugpage.Config{Store: store, Members: m.Members, Query: m.Internals(taskrules.Caller{}).Query, History: history, Stats: m.Stats})
 		silent, _ := join("silent", history.Respond)
 		_, draining := join("draining", nil)
 		if err := draining.Drain(t.Context()); err != nil {
@@ -245,7 +246,7 @@ func TestPageSaysForWhatTasksWait(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page := debugpage.New(debugpage.Config{Store: store, Members: m.Members, WaitsFor: m.WaitsFor})
+	page := debugpage.New(debugpage.Config{Store: store, Members: m.Members, WaitsFor: m.Internals(taskrules.Caller{}).WaitsFor})
 	for _, target := range []string{"/", "/?task=" + created.TaskID} {
 		if got := get(t, page, target, http.StatusOK); !strings.Contains(got, "waits for a process that has the tool &#34;report&#34;") {
 			t.Errorf("%s: %s", target, got)

@@ -55,14 +55,14 @@ type Config struct {
 	// Members lists the members of the fleet, see [task.Manager.Members]. If it is nil, or returns
 	// nil, the page shows neither members nor the holders of tasks.
 	Members func() []task.Member
-	// Query gets the events of a task from all members of the fleet, see [task.Manager.Query]. All
+	// Query gets the events of a task from all members of the fleet. All
 	// of them need [History.Respond] as their [task.Config].Hooks.Queried. The view of a task waits at
 	// most a second for them. If Query is nil, the view shows the events of this process only.
 	Query func(ctx context.Context, request []byte) (map[string][]byte, error)
-	// WaitsFor says for what a task waits that no process runs, see [task.Manager.WaitsFor]. The
+	// WaitsFor says for what a task waits that no process runs. The
 	// page shows it as the status message. It may be nil.
 	WaitsFor func(r *task.Record) string
-	// TakeOver runs a task again in this process, see [task.Manager.TakeOver]. It may be nil.
+	// TakeOver runs a task again in this process. It may be nil.
 	TakeOver func(ctx context.Context, id string) error
 	// Hosts are the host names, without a port, that requests may have in addition to loopback
 	// names and addresses.
@@ -80,9 +80,9 @@ type Config struct {
 // and whose Respond is its Queried in a fleet, may be nil. Clear Cancel and TakeOver for a page that
 // can only be read.
 func Of(m *task.Manager, store task.Store, history *History) Config {
-	cfg := Config{Store: store, Stats: m.Stats, History: history, Cancel: m.CancelForOperator, WaitsFor: m.WaitsFor}
+	cfg := Config{Store: store, Stats: m.Stats, History: history, Cancel: m.CancelForOperator, WaitsFor: m.Internals(taskrules.Caller{}).WaitsFor}
 	if m.Members() != nil {
-		cfg.Members, cfg.Query, cfg.TakeOver = m.Members, m.Query, m.TakeOver
+		cfg.Members, cfg.Query, cfg.TakeOver = m.Members, m.Internals(taskrules.Caller{}).Query, m.Internals(taskrules.Caller{}).TakeOver
 	}
 	return cfg
 }

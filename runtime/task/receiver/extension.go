@@ -66,7 +66,7 @@ func (o *Options) serveByExtension(ctx context.Context, req *session.Request, ne
 		return next(ctx, req)
 	case support.Runner != "":
 		return createExtension(ctx, m, req, support, next)
-	case required || support.After < 0 || len(support.Labels) > 0 || support.Restartable && !m.Runs(support.Name) || m.Limited(support.Name):
+	case required || support.After < 0 || len(support.Labels) > 0 || support.Restartable && !m.Internals(taskrules.Caller{}).Runs(support.Name) || m.Internals(taskrules.Caller{}).Limited(support.Name):
 		if _, ok := codec.Member(req.Params, "requestState"); !ok {
 			return createExtension(ctx, m, req, support, next)
 		}
@@ -166,7 +166,7 @@ func serveBridge(ctx context.Context, m *task.Manager, req *session.Request) (co
 	}
 	principal := session.Principal(ctx)
 	known := func(ctx context.Context, id string) (mcp.Task, error) {
-		r, err := m.GetRecord(ctx, principal, id, req.Method)
+		r, err := m.Internals(taskrules.Caller{}).GetRecord(ctx, principal, id, req.Method)
 		if err == nil && r.Extension() || errors.Is(err, task.ErrNotFound) || errors.Is(err, task.ErrExpired) {
 			err = missingExtension()
 		}
@@ -190,7 +190,7 @@ func serveBridge(ctx context.Context, m *task.Manager, req *session.Request) (co
 // ReadExtensionTask returns the state of a task of a principal, for a request with the given
 // method. It fails as [task.Manager.Get] does.
 func ReadExtensionTask(ctx context.Context, m *task.Manager, principal, id, method string) (*ExtensionTask, error) {
-	r, err := m.GetRecord(ctx, principal, id, method)
+	r, err := m.Internals(taskrules.Caller{}).GetRecord(ctx, principal, id, method)
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +214,7 @@ func WatchedIDs(req *session.Request, taskIDs json.RawMessage) ([]string, error)
 // WatchedTask returns the params of notifications/tasks, with a _meta, for a task that a Watch has
 // reported, or nil if there is nothing to send. It removes a task from the Watch that has ended or
 // expired.
-func WatchedTask(ctx context.Context, w *task.Watch, id string, meta codec.Encoder) *ExtensionTask {
+func WatchedTask(ctx context.Context, w taskrules.Watch[task.Record], id string, meta codec.Encoder) *ExtensionTask {
 	r, err := w.Get(ctx, id, tasks.MethodNotificationsTasks)
 	if errors.Is(err, task.ErrUnavailable) {
 		return nil // the Watch reports the task again

@@ -20,6 +20,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
@@ -166,7 +167,7 @@ func (c *call) awaitTool(ctx context.Context, to *Call, name string, result json
 			return result, err
 		}
 		c.e.lack(name)
-		if why, _ := run.Undoing(); why != task.UndoNone { // has pauses of its own
+		if why, _ := run.Internals(taskrules.Caller{}).Undoing(); why != task.UndoNone { // has pauses of its own
 			return result, err
 		}
 		if pause == firstToolPause {

@@ -14,6 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
@@ -32,7 +33,7 @@ type listener struct {
 	principal string
 	size      modern.Size
 	send      func(ctx context.Context, method string, params json.RawMessage) error
-	watch     *task.Watch
+	watch     taskrules.Watch[task.Record]
 	known     []string
 	changes   *modern.Changes[string] // ids of tasks
 }
@@ -107,7 +108,7 @@ func (e *Engine) newListener(ctx context.Context, m *task.Manager, in *Incoming,
 	if err := e.watched.Reserve(l.principal, l.size); err != nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the limit of tasks in subscriptions is reached"}
 	}
-	watch, known, err := m.Watch(ctx, l.principal, ids, l.changes.Add)
+	watch, known, err := m.Internals(taskrules.Caller{}).Watch(ctx, l.principal, ids, l.changes.Add)
 	if err != nil {
 		e.watched.Release(l.principal, l.size)
 		return nil, task.WireError(err)
