@@ -69,14 +69,14 @@ func protocolMethod(method string) bool {
 }
 
 // receiving returns middleware that observes received messages. Has reports whether the server has
-// a feature, and ownMethod whether it has a method of its own; both may be nil.
-func (t *Telemetry) receiving(has func(server.Feature) bool, ownMethod func(string) bool) session.Middleware {
+// a feature; it may be nil.
+func (t *Telemetry) receiving(has func(server.Feature) bool) session.Middleware {
 	return func(next session.Handler) session.Handler {
 		return func(ctx context.Context, req *session.Request) (result codec.Encoder, err error) {
 			if silent(req.Method) {
 				return next(ctx, req)
 			}
-			derived, op := t.beginReceived(ctx, req, has, ownMethod)
+			derived, op := t.beginReceived(ctx, req, has)
 			returned := false
 			defer func() {
 				if !returned {
@@ -95,11 +95,11 @@ func (t *Telemetry) receiving(has func(server.Feature) bool, ownMethod func(stri
 var errPanicked = errors.New("the handler panicked")
 
 // beginReceived begins to observe a received message.
-func (t *Telemetry) beginReceived(ctx context.Context, req *session.Request, has func(server.Feature) bool, ownMethod func(string) bool) (derived context.Context, op operation) {
+func (t *Telemetry) beginReceived(ctx context.Context, req *session.Request, has func(server.Feature) bool) (derived context.Context, op operation) {
 	derived = ctx
 	defer t.recovered()
 	k := kind{server: true, method: req.Method, revision: req.Revision()}
-	if !protocolMethod(k.method) && (ownMethod == nil || !ownMethod(k.method)) {
+	if !protocolMethod(k.method) && (has == nil || !has(server.Feature{Kind: server.KindMethod, Name: k.method})) {
 		k.method = other
 	}
 	address := ""

@@ -280,9 +280,9 @@ func (t *Telemetry) prune() (left []*observed) {
 func (t *Telemetry) Server(cfg *server.Config) {
 	t.Session(&cfg.Session)
 	cfg.Session.Receiving = cfg.Session.Receiving[1:] // replaced by Middleware, which knows the features
-	inner, methods := cfg.Middleware.All, cfg.Features.Methods
+	inner := cfg.Middleware.All
 	cfg.Middleware.All = func(s *server.Server) session.Middleware {
-		receive := t.receiving(s.Has, func(method string) bool { return methods[method] != nil })
+		receive := t.receiving(s.Has)
 		t.observe(&observed{server: weak.Make(s)})
 		if inner == nil {
 			return receive
@@ -331,7 +331,7 @@ func (t *Telemetry) Client(o *client.Options) {
 // that neither package server nor package client opens: Server and Client call it. The names of tools
 // and prompts in requests of the peer are not reported.
 func (t *Telemetry) Session(cfg *session.Config) {
-	cfg.Receiving = append([]session.Middleware{t.receiving(nil, nil)}, cfg.Receiving...)
+	cfg.Receiving = append([]session.Middleware{t.receiving(nil)}, cfg.Receiving...)
 	cfg.Sending = append([]session.SendMiddleware{t.sending(false)}, cfg.Sending...)
 	next := cfg.Rejected
 	cfg.Rejected = func(method string, err *jsonrpc.Error) {

@@ -75,7 +75,7 @@ func (s *Server) receive(message []byte) {
 	}
 	switch {
 	case m.From == s.busID:
-	case m.Method == mcp.MethodNotificationsResourcesUpdated && m.URI != "", isListChange(m.Method) && m.URI == "":
+	case m.Method == mcp.MethodNotificationsResourcesUpdated && m.URI != "", m.URI == "" && s.isList(m.Method):
 		s.deliver(m.Method, m.URI)
 	default: // of a later version
 		s.cfg.Logger.Debug("message of the bus ignored", "method", m.Method)
@@ -95,6 +95,11 @@ func (s *Server) deliver(method, uri string) {
 func (s *Server) deliverAll() {
 	for _, list := range lists {
 		s.deliver(list.changed, "")
+	}
+	for _, e := range s.offered() {
+		for _, changed := range e.Lists {
+			s.deliver(changed, "")
+		}
 	}
 	const updated = mcp.MethodNotificationsResourcesUpdated
 	for _, p := range s.allPeers() {

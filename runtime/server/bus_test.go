@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/server"
 )
 
@@ -103,9 +104,9 @@ func TestBus(t *testing.T) {
 		}
 		tool := server.AddTool(servers[1], "new", "", sayHi)
 		expect("tool added", "tools/list_changed")
-		servers[0].PromptsChanged()
+		servers[0].ListChanged(mcp.MethodNotificationsPromptsListChanged)
 		expect("prompts", "prompts/list_changed")
-		servers[0].ResourcesChanged()
+		servers[0].ListChanged(mcp.MethodNotificationsResourcesListChanged)
 		expect("resources", "resources/list_changed")
 		servers[1].ResourceUpdated("x:one")
 		expect("update", `resources/updated "x:one"`)
@@ -128,7 +129,7 @@ func TestBus(t *testing.T) {
 			"panics": func() error { panic("no") },
 		} {
 			bus.publish = publish
-			servers[0].PromptsChanged()
+			servers[0].ListChanged(mcp.MethodNotificationsPromptsListChanged)
 			synctest.Wait()
 			for i, want := range []int{1, 0} {
 				if n := len(sessions[i].notifications("notifications/prompts/list_changed")); n != want {

@@ -156,9 +156,9 @@ func TestDebounceMergesNotices(t *testing.T) {
 			if got := len(c.notifications("notifications/resources/updated")); got != 10 {
 				t.Errorf("debounce %v: %d updates, want 10", tt.debounce, got)
 			}
-			s.ToolsChanged()
-			s.PromptsChanged() // prompts were not declared
-			s.ResourcesChanged()
+			s.ListChanged(mcp.MethodNotificationsToolsListChanged)
+			s.ListChanged(mcp.MethodNotificationsPromptsListChanged) // prompts were not declared
+			s.ListChanged(mcp.MethodNotificationsResourcesListChanged)
 			time.Sleep(time.Minute)
 			if got := len(c.notifications("notifications/tools/list_changed")); got != tt.want+1 {
 				t.Errorf("debounce %v: %d notifications, want one more", tt.debounce, got)

@@ -92,7 +92,7 @@ type Features struct {
 	// Capabilities may change the capabilities that the server declares when a session opens, and
 	// to modern requests after features have changed. Its argument holds those of the current
 	// features. Declare more to add the first feature of a kind later, or fewer to switch a kind
-	// off. [Server.DeclareExtension] declares extensions.
+	// off. [Server.Extend] declares extensions.
 	Capabilities func(*mcp.ServerCapabilities)
 
 	// Caching is how long clients may use the results of modern requests again.

@@ -63,7 +63,7 @@
 // between such requests:
 //
 //   - [Call.Session] is nil, and [Call.ClientInfo] and [Call.ClientCapabilities] are those of the
-//     request. So are the extensions that [DefineToolFor], [VisibleTo] and [NeedsExtension] look at.
+//     request. So are the extensions that [DefineToolFor], [VisibleTo] and [Extension] look at.
 //   - A handler that fails with a [*session.CapabilityError] of the client rejects the request with
 //     an error that lists the capability. In a session, the model reads the error.
 //   - Results have caching hints; see [Caching].
@@ -128,10 +128,12 @@
 //
 // # Extensions
 //
-// Package apps shows web pages in clients (MCP Apps). Other packages can add features that belong
-// to an extension of the protocol: declare it with [Server.DeclareExtension], describe tools for
-// clients that have declared it with [DefineToolFor], and report mistakes with
-// [Server.RecordMistake].
+// [Server.Extend] adds an extension of the protocol: its settings, methods with typed functions, and
+// what clients hear of with subscriptions/listen. Package apps, which shows web pages in clients (MCP
+// Apps), and the Tasks extension use it, too. A package that implements an extension takes a Server,
+// extends it, describes tools for clients that have declared the extension with [DefineToolFor], and
+// reports mistakes of its callers with [Server.RecordMistake]. [Call.Stand] serves requests that stay
+// open.
 //
 // # Middleware
 //

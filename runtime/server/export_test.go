@@ -54,7 +54,7 @@ const DefaultMaxSubscriptionBytes = defaultMaxSubscriptionBytes
 // an exclamation mark.
 func Routes(s *Server) (list []string) {
 	t := s.table()
-	for _, m := range append(s.methods(), mcp.Method{Name: "unknown"}, mcp.Method{Name: "unknown", Notification: true}) {
+	for _, m := range append(s.methods(s.offered()), mcp.Method{Name: "unknown"}, mcp.Method{Name: "unknown", Notification: true}) {
 		if r := t.Route(m.Name, m.Notification); len(r.Features) > 0 {
 			mark := ""
 			if m.Notification {

@@ -119,7 +119,7 @@ func TestExtensionTaskHasOutcomeOfCall(t *testing.T) {
 func TestExtensionIsDeclaredToModernClientsOnly(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, _ := withTasks(t, memory.New(), taskTools)
-		must(0, s.DeclareExtension("com.example/other", nil))
+		must(0, s.Extend(server.Extension{ID: "com.example/other"}))
 		capabilities := part(connectModern(t, s).result("server/discover", `{}`, ""), "capabilities")
 		if got := part(capabilities, "extensions"); got != `{"com.example/other":{},"io.modelcontextprotocol/tasks":{}}` || part(capabilities, "tasks") != "" {
 			t.Errorf("got %s", capabilities)

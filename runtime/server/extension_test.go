@@ -33,11 +33,11 @@ func TestToolIsDescribedForItsCaller(t *testing.T) {
 func TestExtensionsAreDeclared(t *testing.T) {
 	s := newServer(t, server.Config{})
 	for _, settings := range []string{`{"old":true}`, `{"a":1}`} {
-		if err := s.DeclareExtension("com.example/a", json.RawMessage(settings)); err != nil {
+		if err := s.Extend(server.Extension{ID: "com.example/a", Settings: json.RawMessage(settings)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := s.DeclareExtension("com.example/b", nil); err != nil {
+	if err := s.Extend(server.Extension{ID: "com.example/b"}); err != nil {
 		t.Fatal(err)
 	}
 	c := connect(t, s, clientConfig{})
@@ -46,7 +46,7 @@ func TestExtensionsAreDeclared(t *testing.T) {
 	}
 }
 
-func TestDeclareExtensionRejectsInvalidArguments(t *testing.T) {
+func TestExtendRejectsInvalidExtensions(t *testing.T) {
 	for _, test := range []struct{ id, settings, want string }{
 		{"", `{}`, `server: extension "": want an identifier with a prefix, such as "com.example/name"`},
 		{"ui", `{}`, `server: extension "ui": want an identifier with a prefix, such as "com.example/name"`},
@@ -59,9 +59,9 @@ func TestDeclareExtensionRejectsInvalidArguments(t *testing.T) {
 		{"a/b", `{`, `server: extension "a/b": settings are not a JSON object`},
 	} {
 		s := server.New("a", "1", nil)
-		err := s.DeclareExtension(test.id, json.RawMessage(test.settings))
+		err := s.Extend(server.Extension{ID: test.id, Settings: json.RawMessage(test.settings)})
 		if err == nil || err.Error() != test.want || !errors.Is(s.Err(), err) {
-			t.Errorf("DeclareExtension(%q, %s) returned %v, want %s; Err returned %v", test.id, test.settings, err, test.want, s.Err())
+			t.Errorf("Extend(%q, %s) returned %v, want %s; Err returned %v", test.id, test.settings, err, test.want, s.Err())
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -13,10 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
-	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/session"
-	"github.com/mcpwire/mcpwire/runtime/task"
-	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
@@ -51,15 +49,19 @@ func (x *listeners) notify(method, uri string) {
 
 // listener is an open subscription.
 type listener struct {
-	id        mcp.NotificationMetaObject // the _meta of its notifications
-	principal string
-	account   string // key of the quota
-	size      modern.Size
-
-	lists   []string                     // sorted methods of notifications of changed lists
-	uris    []string                     // sorted
-	tasks   taskrules.Watch[task.Record] // nil for none
+	id      mcp.NotificationMetaObject // the _meta of its notifications
+	lists   []string                   // sorted methods of notifications of changed lists
+	uris    []string                   // sorted
+	parts   []*part
 	changes *modern.Changes[notice]
+	release func() // gives its share of the limits back
+}
+
+// part is the part of a subscription that an extension reports.
+type part struct {
+	Subscription
+	member string // of the filter
+	opened bool
 }
 
 func (l *listener) notify(method, uri string) {
@@ -72,14 +74,64 @@ func (l *listener) notify(method, uri string) {
 	}
 }
 
-// taskChanged reports a change of a task.
-func (l *listener) taskChanged(id string) {
-	l.changes.Add(notice{method: modern.NotificationTask, uri: id})
-}
-
 // compareNotices sorts lists first.
 func compareNotices(a, b notice) int {
 	return cmp.Or(strings.Compare(a.uri, b.uri), strings.Compare(a.method, b.method))
+}
+
+// Stand serves a request that stays open, such as one whose handler sends notifications until its
+// client cancels it: it calls f and returns the error of f. Meanwhile the request counts against
+// [Limits.Subscriptions] and SubscriptionBytes, with the names of what it is about, and holds nothing
+// of its params but the _meta. When the server shuts down, or the access token of the client expires,
+// the context of f ends, and Stand returns nil if f then returns an error: the handler ends the
+// request with its result. Only a handler in [Features.Methods] or [Extension].Methods may call Stand,
+// once.
+func (c *Call) Stand(ctx context.Context, names []string, f func(ctx context.Context) error) error {
+	release, err := c.p.s.stand(ctx, names)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return unlessClosing(ctx, f(ctx))
+}
+
+// stand makes the request of ctx one that stays open. Call release when it ends.
+func (s *Server) stand(ctx context.Context, names []string) (release func(), err error) {
+	req, ok := session.FromContext(ctx)
+	if !ok {
+		return nil, errors.New("server: Stand needs the context of a request")
+	}
+	meta, _ := codec.Member(req.Params, "_meta")
+	size := modern.Size{Count: 1 + len(names), Bytes: len(meta)}
+	for _, name := range names {
+		size.Bytes += len(name)
+	}
+	from := strings.Clone(account(ctx))
+	switch s.listeners.quota.Reserve(from, size) {
+	case modern.ErrCount:
+		return nil, invalidRequest("limit of %d subscriptions is reached", s.cfg.Limits.Subscriptions)
+	case modern.ErrBytes:
+		return nil, invalidRequest("limit of %d bytes of subscriptions is reached", s.cfg.Limits.SubscriptionBytes)
+	}
+	if meta == nil {
+		meta = json.RawMessage(`{}`)
+	}
+	req.Detach(slices.Concat(json.RawMessage(`{"_meta":`), meta, json.RawMessage(`}`))) // the message is no longer needed
+	req.EndOnShutdown()
+	return func() { s.listeners.quota.Release(from, size) }, nil
+}
+
+// unlessClosing returns the error of a request that stays open, or nil if its context has ended because
+// the server shuts down.
+func unlessClosing(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	cause := context.Cause(ctx)
+	if e, ok := errors.AsType[*jsonrpc.Error](cause); ok && e.Code == session.CodeClosing {
+		return nil
+	}
+	return cause
 }
 
 // SubscriptionsListen implements subscriptions/listen (MCP, "Subscriptions"). It returns when the
@@ -90,44 +142,38 @@ func (h *handler) SubscriptionsListen(ctx context.Context, params *mcp.Subscript
 		return nil, err
 	}
 	defer h.leave(ctx, l)
-	for {
+	for err == nil {
 		select {
 		case <-l.changes.Added():
-			if err := l.send(ctx); err != nil {
-				return nil, err
-			}
+			err = l.send(ctx)
 		case <-ctx.Done():
-			return l.end(ctx)
+			err = ctx.Err()
 		}
 	}
+	if err := unlessClosing(ctx, err); err != nil {
+		return nil, err
+	}
+	return l.end(ctx), nil
 }
 
 // beginListening starts the subscription that params describe, and sends the acknowledgment.
 func (h *handler) beginListening(ctx context.Context, params *mcp.SubscriptionsListenRequestParams) (*listener, error) {
-	s := h.p.s
 	req, _ := session.FromContext(ctx)
 	uris := slices.Compact(slices.Sorted(slices.Values(params.Notifications.ResourceSubscriptions)))
-	meta, _ := codec.Member(req.Params, "_meta")
-	size := modern.Size{Count: 1 + len(uris), Bytes: len(meta)}
-	for _, uri := range uris {
-		size.Bytes += len(uri)
+	l := &listener{id: mcp.NotificationMetaObject{SubscriptionID: req.ID}, changes: modern.NewChanges(compareNotices)}
+	names := uris
+	for _, e := range h.p.s.offered() {
+		more, err := l.addParts(session.WithPeer(ctx, silent{}), h.p, e, req, &params.Notifications)
+		if err != nil {
+			return nil, err
+		}
+		names = slices.Concat(names, more)
 	}
-	ids, err := h.watchedTasks(req, &params.Notifications)
+	release, err := h.p.s.stand(ctx, names)
 	if err != nil {
 		return nil, err
 	}
-	size.Count += len(ids)
-	for _, id := range ids {
-		size.Bytes += len(id)
-	}
-	principal, from := strings.Clone(session.Principal(ctx)), strings.Clone(account(ctx))
-	switch s.listeners.quota.Reserve(from, size) {
-	case modern.ErrCount:
-		return nil, invalidRequest("limit of %d subscriptions is reached", s.cfg.Limits.Subscriptions)
-	case modern.ErrBytes:
-		return nil, invalidRequest("limit of %d bytes of subscriptions is reached", s.cfg.Limits.SubscriptionBytes)
-	}
-	l := &listener{id: mcp.NotificationMetaObject{SubscriptionID: req.ID}, principal: principal, account: from, size: size, changes: modern.NewChanges(compareNotices)}
+	l.release = release
 	listening := false
 	defer func() { // also if a function of the author ends the goroutine
 		if !listening {
@@ -135,14 +181,8 @@ func (h *handler) beginListening(ctx context.Context, params *mcp.SubscriptionsL
 		}
 	}()
 	filter, err := h.subscribeTo(ctx, l, &params.Notifications, uris)
-	if err == nil && ids != nil {
-		err = h.watchTasks(ctx, l, ids, &filter)
-	}
 	if err == nil {
-		// The message is no longer needed.
-		req.Detach(slices.Concat(json.RawMessage(`{"_meta":`), meta, json.RawMessage(`}`)))
-		req.EndOnShutdown()
-		s.listeners.add(l)
+		h.p.s.listeners.add(l)
 		err = l.notifyClient(ctx, mcp.MethodNotificationsSubscriptionsAcknowledged, &mcp.SubscriptionsAcknowledgedNotificationParams{Meta: &l.id, Notifications: filter})
 	}
 	if err != nil {
@@ -150,6 +190,25 @@ func (h *handler) beginListening(ctx context.Context, params *mcp.SubscriptionsL
 	}
 	listening = true
 	return l, nil
+}
+
+// addParts adds the parts that an extension reports, and returns their names.
+func (l *listener) addParts(ctx context.Context, p *peer, e *extension, req *session.Request, wanted *mcp.SubscriptionFilter) (names []string, err error) {
+	for _, member := range slices.Sorted(maps.Keys(e.Listen)) {
+		raw, ok := wanted.Extra.Get(member)
+		if !ok || !e.exists(req) {
+			continue
+		}
+		sub, err := e.Listen[member](ctx, newCall(ctx, p), raw)
+		if err != nil {
+			return nil, err
+		}
+		if sub != nil {
+			l.parts = append(l.parts, &part{Subscription: sub, member: member})
+			names = slices.Concat(names, sub.Names())
+		}
+	}
+	return names, nil
 }
 
 // subscribeTo sets the lists and resources whose changes l reports, and calls [Hooks.Subscribe].
@@ -160,6 +219,9 @@ func (h *handler) subscribeTo(ctx context.Context, l *listener, wanted *mcp.Subs
 		return mcp.SubscriptionFilter{}, err
 	}
 	filter := l.setLists(&d.result.Capabilities, wanted)
+	if err := h.extend(ctx, l, d.extensions, wanted, &filter); err != nil {
+		return mcp.SubscriptionFilter{}, err
+	}
 	if !d.result.Capabilities.Declares("resources.subscribe") {
 		return filter, nil
 	}
@@ -175,17 +237,43 @@ func (h *handler) subscribeTo(ctx context.Context, l *listener, wanted *mcp.Subs
 	return filter, nil
 }
 
+// extend sets the lists of extensions whose changes l reports, opens the parts of l, and adds both to
+// the filter that the server honors.
+func (h *handler) extend(ctx context.Context, l *listener, extensions []*extension, wanted, filter *mcp.SubscriptionFilter) error {
+	req, _ := session.FromContext(ctx)
+	for _, e := range extensions {
+		for _, member := range slices.Sorted(maps.Keys(e.Lists)) {
+			if raw, _ := wanted.Extra.Get(member); string(raw) == "true" && e.exists(req) {
+				l.lists = append(l.lists, e.Lists[member])
+				filter.Extra.Set(member, json.RawMessage("true"))
+			}
+		}
+	}
+	slices.Sort(l.lists)
+	for _, p := range l.parts {
+		acknowledged, err := p.Open(ctx, func(name string) { l.changes.Add(notice{uri: name, part: p}) })
+		if err != nil {
+			return err
+		}
+		p.opened = true
+		filter.Extra.Set(p.member, acknowledged)
+	}
+	return nil
+}
+
 // leave ends a subscription, and calls [Hooks.Unsubscribe].
 func (h *handler) leave(ctx context.Context, l *listener) {
+	defer l.release()
 	h.p.s.listeners.remove(l)
-	if l.tasks != nil {
-		l.tasks.Close()
+	for _, p := range l.parts {
+		if p.opened {
+			defer p.Close()
+		}
 	}
 	ctx = session.WithPeer(context.WithoutCancel(ctx), silent{})
 	for _, uri := range l.uris {
 		h.p.callUnsubscribe(ctx, newCall(ctx, h.p), uri)
 	}
-	h.p.s.listeners.quota.Release(l.account, l.size)
 }
 
 // setLists sets the wanted lists whose changes the server reports, and returns the part of the
@@ -219,17 +307,15 @@ func (l *listener) send(ctx context.Context) error {
 	for _, n := range l.changes.Take() {
 		var params codec.Encoder = &mcp.NotificationParams{Meta: &l.id}
 		switch {
-		case n.method == modern.NotificationTask:
-			state := receiver.WatchedTask(ctx, l.tasks, n.uri, &l.id)
-			if state == nil {
+		case n.part != nil:
+			if n.method, params = n.part.Read(ctx, n.uri, &l.id); params == nil {
 				continue
 			}
-			params = state
 		case n.uri != "":
 			params = &mcp.ResourceUpdatedNotificationParams{Meta: &l.id, URI: n.uri}
 		}
 		if ctx.Err() != nil {
-			return nil
+			return ctx.Err()
 		}
 		if err := l.notifyClient(ctx, n.method, params); err != nil {
 			return err
@@ -238,19 +324,15 @@ func (l *listener) send(ctx context.Context) error {
 	return nil
 }
 
-// end returns the outcome of a subscription whose context has ended: a result if the server
-// shuts down. Over a connection that all requests share, such as stdio, the server also announces
-// that it ends the subscription (MCP cancellation).
-func (l *listener) end(ctx context.Context) (*mcp.SubscriptionsListenResult, error) {
-	cause := context.Cause(ctx)
-	if e, ok := errors.AsType[*jsonrpc.Error](cause); !ok || e.Code != session.CodeClosing {
-		return nil, cause
-	}
+// end returns the result of a subscription that ends because the server shuts down. Over a connection
+// that all requests share, such as stdio, the server also announces that it ends the subscription
+// (MCP cancellation).
+func (l *listener) end(ctx context.Context) *mcp.SubscriptionsListenResult {
 	if header, _ := transport.HTTP(ctx); header == nil {
 		l.notifyClient(context.WithoutCancel(ctx), mcp.MethodNotificationsCancelled, // the result follows in any case
 			&mcp.CancelledNotificationParams{RequestID: l.id.SubscriptionID, Reason: new("the server shuts down")})
 	}
-	return &mcp.SubscriptionsListenResult{Meta: mcp.SubscriptionsListenResultMetaObject{SubscriptionID: l.id.SubscriptionID}, ResultType: modern.ResultComplete}, nil
+	return &mcp.SubscriptionsListenResult{Meta: mcp.SubscriptionsListenResultMetaObject{SubscriptionID: l.id.SubscriptionID}, ResultType: modern.ResultComplete}
 }
 
 // silent is the Peer in the context of the author's functions for a subscription, such as

@@ -81,9 +81,9 @@ func TestListen(t *testing.T) {
 		got := c.take()
 		slices.Sort(got)
 		c.expectMessages(got, `tools/list_changed of "1"`, `tools/list_changed of 1`)
-		s.PromptsChanged()
+		s.ListChanged(mcp.MethodNotificationsPromptsListChanged)
 		c.expectMessages(c.take(), `prompts/list_changed of "1"`)
-		s.ResourcesChanged()
+		s.ListChanged(mcp.MethodNotificationsResourcesListChanged)
 		c.expectMessages(c.take(), `resources/list_changed of "1"`)
 		for _, uri := range []string{"x:one", "x:two", "x:hidden", "x:none", "t:a", "t:b"} {
 			s.ResourceUpdated(uri)
@@ -230,7 +230,7 @@ func TestListenMergesChanges(t *testing.T) {
 		c := connectModernWith(t, s, inmemory.Options{MaxQueue: 400, StallTimeout: time.Hour})
 		c.listen(`1`, `{"resourcesListChanged":true,"resourceSubscriptions":["t:a","t:b"]}`)
 		for range 10 {
-			s.ResourcesChanged()
+			s.ListChanged(mcp.MethodNotificationsResourcesListChanged)
 			time.Sleep(time.Millisecond)
 		}
 		c.expectMessages(c.take())
@@ -244,7 +244,7 @@ func TestListenMergesChanges(t *testing.T) {
 		for range 1000 {
 			s.ResourceUpdated("t:a")
 			s.ResourceUpdated("t:b")
-			s.ResourcesChanged()
+			s.ListChanged(mcp.MethodNotificationsResourcesListChanged)
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(2 * time.Second)

@@ -24,14 +24,14 @@ var lists = [...]struct{ capability, changed string }{
 	{"prompts", mcp.MethodNotificationsPromptsListChanged},
 }
 
-// isListChange reports whether a method is the notification of a changed list.
-func isListChange(method string) bool {
+// isList reports whether a method is the notification of a changed list.
+func (s *Server) isList(method string) bool {
 	for _, list := range lists {
 		if list.changed == method {
 			return true
 		}
 	}
-	return false
+	return s.offers(method) != nil
 }
 
 // listOf returns the capability of the list that a method returns, or "" for other methods.

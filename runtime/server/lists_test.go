@@ -323,7 +323,7 @@ func TestClientFetchesChangedToolsAfterUpgrade(t *testing.T) {
 	if _, err := c.CallTool(t.Context(), "both", nil); err != nil {
 		t.Fatal(err)
 	}
-	s.PromptsChanged() // notifications arrive in order
+	s.ListChanged(mcp.MethodNotificationsPromptsListChanged) // notifications arrive in order
 	<-w.prompts
 	if len(w.tools) > 0 {
 		t.Error("another build with the same tools has announced them")

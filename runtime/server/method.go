@@ -5,25 +5,11 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
-	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/methods"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// MethodOption is an option of [Method] and [Notification]: [NeedsExtension].
-type MethodOption func(*ownMethod)
-
-// ownMethod is a method that the protocol does not define.
-type ownMethod struct {
-	extension string // that the client must have declared; "" for none
-}
-
-// NeedsExtension hides a method from clients that have not declared the extension in their
-// capabilities: their requests are rejected with [jsonrpc.CodeMethodNotFound], and their
-// notifications are ignored. [Server.DeclareExtension] declares the extension to clients.
-func NeedsExtension(id string) MethodOption { return func(m *ownMethod) { m.extension = id } }
-
-// Method returns a handler for [Features.Methods] that serves requests of a method of your own. P
+// Method returns a handler for [Features.Methods], or for [Extension].Methods, that serves requests. P
 // and R are structs or maps that encode as a JSON object, or types of package mcp; R may also be a
 // pointer to one, and nil is the empty result. Params that do not fit P are rejected with
 // [jsonrpc.CodeInvalidParams]; absent ones count as an empty object. F is called, cancelled and
@@ -32,27 +18,25 @@ func NeedsExtension(id string) MethodOption { return func(m *ownMethod) { m.exte
 //
 // By convention, the name of the method starts with a domain name of its author, as in
 // "example.com/version".
-func Method[P, R any](f func(ctx context.Context, c *Call, params P) (R, error), options ...MethodOption) session.Handler {
-	m := newOwnMethod(options)
+func Method[P, R any](f func(ctx context.Context, c *Call, params P) (R, error)) session.Handler {
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
-		c, ok := m.begin(ctx, req)
+		p, ok := peerOf(ctx, req) // otherwise the handler is used outside of a server
 		if !ok || req.IsNotification() {
 			return nil, methodNotFound(req)
 		}
-		return methods.Serve(req.Params, func(params P) (R, error) { return f(ctx, c, params) })
+		return methods.Serve(req.Params, func(params P) (R, error) { return f(ctx, newCall(ctx, p), params) })
 	}
 }
 
 // Notification is [Method] for a notification. F is called for one notification of a session at a
 // time, in the order in which the client sent them. Its error is logged.
-func Notification[P any](f func(ctx context.Context, c *Call, params P) error, options ...MethodOption) session.Handler {
-	m := newOwnMethod(options)
+func Notification[P any](f func(ctx context.Context, c *Call, params P) error) session.Handler {
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
-		c, ok := m.begin(ctx, req)
+		p, ok := peerOf(ctx, req)
 		if !ok || !req.IsNotification() {
 			return nil, methodNotFound(req)
 		}
-		return methods.Serve(req.Params, func(params P) (codec.Encoder, error) { return nil, f(ctx, c, params) })
+		return methods.Serve(req.Params, func(params P) (codec.Encoder, error) { return nil, f(ctx, newCall(ctx, p), params) })
 	}
 }
 
@@ -69,36 +53,6 @@ func Request[R any](ctx context.Context, c *Call, method string, params any, opt
 		to = sess.With(options...)
 	}
 	return methods.Call[R](ctx, to, method, params)
-}
-
-func newOwnMethod(options []MethodOption) *ownMethod {
-	m := new(ownMethod)
-	for _, o := range options {
-		if o != nil {
-			o(m)
-		}
-	}
-	return m
-}
-
-// begin returns the call for a request. ok is false if the client must not use the method.
-func (m *ownMethod) begin(ctx context.Context, req *session.Request) (c *Call, ok bool) {
-	p, ok := peerOf(ctx, req)
-	if !ok {
-		return nil, false // the handler is used outside of Config.Features.Methods
-	}
-	c = newCall(ctx, p)
-	if m.extension == "" {
-		return c, true
-	}
-	capabilities := c.ClientCapabilities()
-	return c, capabilities != nil && declaresExtension(capabilities, m.extension)
-}
-
-// declaresExtension reports whether a client has declared an extension.
-func declaresExtension(c *mcp.ClientCapabilities, id string) bool {
-	_, ok := codec.Member(c.Extensions, id)
-	return ok
 }
 
 // checkLogLevel rejects a modern request with an unknown log level (MCP logging, "Error Handling").

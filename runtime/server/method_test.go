@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"testing"
@@ -54,8 +53,6 @@ func TestOwnMethodsAreTyped(t *testing.T) {
 			noted <- fmt.Sprint(p.Total)
 			return c.Notify(ctx, "example.com/noted", nil)
 		}),
-		"example.com/extended": server.Method(func(context.Context, *server.Call, struct{}) (total, error) { return total{1}, nil },
-			server.NeedsExtension("example.com/x")),
 	}
 	s := server.New("s", "1", &server.Config{Features: server.Features{Methods: methods}})
 	o := &client.Options{Methods: map[string]session.Handler{
@@ -82,7 +79,7 @@ func TestOwnMethodsAreTyped(t *testing.T) {
 	if got, err := client.Call[map[string]any](ctx, c, "example.com/nothing", nil); err != nil || len(got) != 0 {
 		t.Errorf("nothing: got %v, %v", got, err)
 	}
-	for method, code := range map[string]int64{"example.com/fail": 7, "example.com/note": jsonrpc.CodeMethodNotFound, "example.com/extended": jsonrpc.CodeMethodNotFound} {
+	for method, code := range map[string]int64{"example.com/fail": 7, "example.com/note": jsonrpc.CodeMethodNotFound} {
 		_, err := client.Call[total](ctx, c, method, struct{}{})
 		if e, ok := errors.AsType[*jsonrpc.Error](err); !ok || e.Code != code {
 			t.Errorf("%s: got %v, want code %d", method, err, code)
@@ -108,11 +105,6 @@ func TestOwnMethodsAreTyped(t *testing.T) {
 		if got = <-noted; got != "5" && got != "back" {
 			t.Errorf("got %s", got)
 		}
-	}
-
-	o.Capabilities.Extensions = json.RawMessage(`{"example.com/x":{}}`)
-	if got, err := client.Call[total](ctx, servertest.Connect(t, s, o), "example.com/extended", nil); err != nil || got.Total != 1 {
-		t.Errorf("with the extension: got %v, %v", got, err)
 	}
 }
 

@@ -26,7 +26,7 @@ func (s *Server) newResponder() {
 	}
 	cfg := s.cfg.Session
 	cfg.State, cfg.Handler, cfg.Receiving = s.modern, s.handle, nil
-	cfg.ExtensionMethods = modern.ExtensionMethods()
+	cfg.ExtensionMethods = s.extends
 	s.responder = session.NewResponder(&cfg)
 }
 
@@ -38,10 +38,10 @@ func (s *Server) servesModern() bool {
 
 // discovery is a result of server/discover. It is immutable.
 type discovery struct {
-	features uint64 // Server.features at the time
-	tasks    bool   // the Tasks extension is declared
-	result   *mcp.DiscoverResult
-	text     results.Text
+	features   uint64       // Server.features at the time
+	extensions []*extension // those that the server declares, in any revision; sorted by ID
+	result     *mcp.DiscoverResult
+	text       results.Text
 }
 
 // discovery returns the current result of server/discover. It builds a new one only after a change
@@ -57,11 +57,8 @@ func (s *Server) discovery() (*discovery, error) {
 	}
 	rev := s.responder.Revisions()[0]
 	result := &mcp.DiscoverResult{Capabilities: initialize.Capabilities, Instructions: initialize.Instructions, ResultType: modern.ResultComplete}
-	hasTasks := result.Capabilities.Tasks != nil && s.tasks.Load() != nil
+	s.declare(&result.Capabilities, func(e *extension) bool { return e.in(rev) && !e.in(latest()) })
 	result.Capabilities.Tasks = nil // a capability of sessions
-	if hasTasks {
-		result.Capabilities.Extensions = modern.WithTasks(result.Capabilities.Extensions)
-	}
 	if !s.cfg.Features.OmitServerInfo {
 		result.Meta = &mcp.ResultMetaObject{ServerInfo: &s.cfg.Info}
 	}
@@ -70,7 +67,12 @@ func (s *Server) discovery() (*discovery, error) {
 	}
 	hint := s.hint(mcp.MethodServerDiscover)
 	result.TTLMs, result.CacheScope = hint.TTL.Milliseconds(), hint.Scope
-	d := &discovery{features: features, tasks: hasTasks, result: mcp.Project(rev, result)}
+	d := &discovery{features: features, result: mcp.Project(rev, result)}
+	for _, e := range s.allExtensions() {
+		if _, ok := codec.Member(result.Capabilities.Extensions, e.ID); ok {
+			d.extensions = append(d.extensions, e)
+		}
+	}
 	if d.text, err = boundary.Marshal(d.result); err != nil {
 		return nil, err
 	}
@@ -99,14 +101,13 @@ func (s *Server) complete(req *session.Request, result codec.Encoder) codec.Enco
 // extension.
 func (s *Server) sharesExtension(req *session.Request) bool {
 	d, err := s.discovery()
-	client := req.ClientCapabilities()
-	if err != nil || client == nil {
+	if err != nil {
 		return false
 	}
 	var own map[string]json.RawMessage
 	codec.Unmarshal(d.result.Capabilities.Extensions, value.Of(&own)) // otherwise there are none
 	for id := range own {
-		if declaresExtension(client, id) {
+		if _, ok := req.ClientExtension(id); ok {
 			return true
 		}
 	}

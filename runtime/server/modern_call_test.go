@@ -186,11 +186,12 @@ func TestCallRateOfModernRequestsIsPerPrincipal(t *testing.T) {
 // Proves M-EXT-01, M-EXT-02, M-STATE-01.
 func TestExtensionsAreThoseOfTheRequest(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newServer(t, server.Config{Features: server.Features{Methods: map[string]session.Handler{
+		s := newServer(t, server.Config{})
+		must(0, s.Extend(server.Extension{ID: "com.example/x", Negotiated: true, Methods: map[string]session.Handler{
 			"com.example/own": server.Method(func(_ context.Context, c *server.Call, p struct{ N int }) (map[string]any, error) {
 				return map[string]any{"n": p.N, "roots": c.ClientCapabilities().Roots != nil, "name": c.ClientInfo().Name}, nil
-			}, server.NeedsExtension("com.example/x")),
-		}}})
+			}),
+		}}))
 		c := connectModern(t, s)
 		with := declares(`{"roots":{},"extensions":{"com.example/x":{}}}`) + `"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},`
 		want := `{"n":3,"roots":true,"name":"c","resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":` + testInfo + `}}`

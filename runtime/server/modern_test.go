@@ -253,7 +253,7 @@ func TestDiscover(t *testing.T) {
 		tools := `{"logging":{},"tools":{"listChanged":true}}`
 		equalJSON(t, "with a tool", want(tools), c.result("server/discover", "", ""))
 		equalJSON(t, "from memory", want(tools), c.result("server/discover", "", ""))
-		s.DeclareExtension("com.example/x", nil)
+		s.Extend(server.Extension{ID: "com.example/x"})
 		equalJSON(t, "with an extension", want(`{"extensions":{"com.example/x":{}},"logging":{},"tools":{"listChanged":true}}`), c.result("server/discover", "", ""))
 
 		all := connectModern(t, newCatalog(t, server.Config{})).result("server/discover", "", "")
@@ -393,7 +393,7 @@ func TestKindsOfResultsBelongToExtensions(t *testing.T) {
 		c := connectModern(t, s)
 		extends := declares(`{"extensions":{"com.example/x":{}}}`)
 		c.fails("com.example/kind", "", extends, jsonrpc.CodeInternalError, "")
-		s.DeclareExtension("com.example/x", nil)
+		s.Extend(server.Extension{ID: "com.example/x"})
 		c.fails("com.example/kind", "", "", jsonrpc.CodeInternalError, "")
 		c.fails("com.example/kind", "", declares(`{"extensions":{"com.example/y":{}}}`), jsonrpc.CodeInternalError, "")
 		want := `{"resultType":"com.example/later","n":1,"_meta":{"io.modelcontextprotocol/serverInfo":` + testInfo + `}}`

@@ -15,8 +15,9 @@ import (
 // calls.
 type notice struct {
 	method string
-	uri    string // of the updated resource; "" for a list
+	uri    string // of the updated resource, or a name of part; "" for a list
 	log    *mcp.LoggingMessageNotificationParams
+	part   *part // of a subscription; nil unless an extension reports the change
 }
 
 // mergeNotices is the number of pending notices at which a session begins to merge equal ones.
@@ -51,20 +52,16 @@ func (s *Server) broadcast(method string) {
 	s.publish(method, "")
 }
 
-// ToolsChanged notifies every session, and every modern client that listens to it, that the list of
-// tools has changed. Call it if the result of a function of [VisibleTo] or [Features.Visible]
-// changes, or if middleware changes the lists that sessions see; the server itself reports changes
-// of its features. [Server.ResourcesChanged] and [Server.PromptsChanged] do the same for their
-// lists.
-func (s *Server) ToolsChanged() { s.announce(mcp.MethodNotificationsToolsListChanged) }
-
-// ResourcesChanged notifies every session that its list of resources has changed; see
-// [Server.ToolsChanged]. Call it also if the result of a [ListFunc] changes.
-func (s *Server) ResourcesChanged() { s.announce(mcp.MethodNotificationsResourcesListChanged) }
-
-// PromptsChanged notifies every session that its list of prompts has changed; see
-// [Server.ToolsChanged].
-func (s *Server) PromptsChanged() { s.announce(mcp.MethodNotificationsPromptsListChanged) }
+// ListChanged notifies every session, and every modern client that listens to it, that a list has
+// changed. Notification is the method of its notification, such as
+// [mcp.MethodNotificationsToolsListChanged] or one of [Extension].Lists; others are ignored. Call it if
+// the result of a function of [VisibleTo], of [Features.Visible] or of a [ListFunc] changes, or if
+// middleware changes the lists that sessions see; the server itself reports changes of its features.
+func (s *Server) ListChanged(notification string) {
+	if s.isList(notification) {
+		s.announce(notification)
+	}
+}
 
 // ResourceUpdated notifies the sessions and modern clients that subscribe to a resource that its
 // contents have changed (MCP resources, "Subscriptions"). It queues the notifications and returns
@@ -170,8 +167,12 @@ func (p *peer) sendNotices() {
 	}
 }
 
-// send sends a notice to the client. It does nothing if the server has not declared its capability.
+// send sends a notice to the client. It does nothing if the server has not declared its capability,
+// and if the extension of a list does not exist for the client.
 func (p *peer) send(n notice) error {
+	if e := p.s.offers(n.method); e != nil && !e.existsIn(p.session.Load()) {
+		return nil
+	}
 	var params codec.Encoder
 	if n.uri != "" {
 		params = &mcp.ResourceUpdatedNotificationParams{URI: n.uri}

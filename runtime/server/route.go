@@ -10,10 +10,8 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/methods"
-	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/server/internal/results"
 	"github.com/mcpwire/mcpwire/runtime/session"
-	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
 
 // routes is the table of a server, for all sessions and for requests without one. A handler in it
@@ -45,14 +43,16 @@ func (s *Server) table() *routes {
 	if t := s.routes.Load(); t != nil && t.features == features {
 		return t
 	}
-	t := &routes{methods.Compile(s.methods(), s.handlerOf, s.routeFeatures()), features}
+	on := s.offered()
+	handler := func(m mcp.Method) session.Handler { return s.handlerOf(m, on) }
+	t := &routes{methods.Compile(s.methods(on), handler, s.routeFeatures(on)), features}
 	s.routes.Store(t)
 	return t
 }
 
 // methods returns the methods with a route: those that clients may send, and those that the
 // configuration or an extension names.
-func (s *Server) methods() (list []mcp.Method) {
+func (s *Server) methods(on []*extension) (list []mcp.Method) {
 	for _, m := range mcp.Methods() {
 		if m.From&mcp.FromClient != 0 {
 			list = append(list, m)
@@ -67,8 +67,10 @@ func (s *Server) methods() (list []mcp.Method) {
 	for name := range s.cfg.Features.Scopes {
 		add(name)
 	}
-	for _, name := range modern.ExtensionMethods() {
-		add(name)
+	for _, e := range on {
+		for name := range e.Methods {
+			add(name)
+		}
 	}
 	return list
 }
@@ -83,11 +85,11 @@ var served = map[string]bool{
 }
 
 // handlerOf returns the innermost handler of a method.
-func (s *Server) handlerOf(m mcp.Method) session.Handler {
+func (s *Server) handlerOf(m mcp.Method, on []*extension) session.Handler {
 	if m.Name == mcp.MethodInitialize && !m.Notification {
 		return s.initialize
 	}
-	if own := s.cfg.Features.Methods[m.Name]; own != nil {
+	if own := s.ownHandler(m.Name, on); own != nil {
 		return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			if err := checkLogLevel(req); err != nil {
 				return nil, err
@@ -108,6 +110,19 @@ func (s *Server) handlerOf(m mcp.Method) session.Handler {
 		}
 	}
 	return s.dispatch
+}
+
+// ownHandler returns the handler of the configuration or of an extension for a method, or nil.
+func (s *Server) ownHandler(method string, on []*extension) session.Handler {
+	if own := s.cfg.Features.Methods[method]; own != nil {
+		return own
+	}
+	for _, e := range on {
+		if own := e.Methods[method]; own != nil {
+			return e.serve(own)
+		}
+	}
+	return nil
 }
 
 // rest serves the methods that the server does not know.
@@ -184,7 +199,7 @@ func named(names ...string) func(mcp.Method) bool {
 
 // routeFeatures returns the features of the server's routes that are on, the outermost first. A
 // feature that can be turned on later increases [Server.features] when that happens.
-func (s *Server) routeFeatures() (on []methods.Feature[session.Handler]) {
+func (s *Server) routeFeatures(extensions []*extension) (on []methods.Feature[session.Handler]) {
 	add := func(name string, concerns func(mcp.Method) bool, wrap func(session.Handler) session.Handler) {
 		on = append(on, methods.Feature[session.Handler]{Name: name, Concerns: concerns, Wrap: wrap})
 	}
@@ -199,7 +214,7 @@ func (s *Server) routeFeatures() (on []methods.Feature[session.Handler]) {
 		})
 	}
 	if s.cfg.Limits.Calls > 0 {
-		before("rate", s.limited, s.limitRate)
+		before("rate", func(m mcp.Method) bool { return s.limited(m, extensions) }, s.limitRate)
 	}
 	before("scopes", s.needsScopes, s.permit)
 	before("declared", s.undeclared, s.checkDeclared)
@@ -213,18 +228,21 @@ func (s *Server) routeFeatures() (on []methods.Feature[session.Handler]) {
 	if s.asksForTasks.Load() {
 		add("asked", func(m mcp.Method) bool { return !m.Notification || m.Name == mcp.MethodNotificationsTasksStatus }, s.receiveTasks)
 	}
-	if m := s.extensionTasks(); m != nil {
-		add("tasks", concernsTasks, receiver.Middleware(receiver.Options{Manager: m, Support: s.support}))
+	for _, e := range extensions {
+		if e.Wrap != nil {
+			_, name, _ := strings.Cut(e.ID, "/")
+			add(name, e.Wraps, e.Wrap)
+		}
 	}
 	return on
 }
 
 // limited reports whether [Limits.Calls] limits a method.
-func (s *Server) limited(m mcp.Method) bool {
+func (s *Server) limited(m mcp.Method, on []*extension) bool {
 	if m.Notification {
 		return false
 	}
-	if s.cfg.Features.Methods[m.Name] != nil {
+	if s.ownHandler(m.Name, on) != nil {
 		_, defined := mcp.LookupMethod(m.Name)
 		return !defined
 	}
@@ -316,9 +334,4 @@ func (p *peer) sendTasks(next session.Sender) session.Sender {
 		}
 		return related(ctx, call)
 	}
-}
-
-// concernsTasks reports whether a method is about tasks, or its requests can be tasks.
-func concernsTasks(m mcp.Method) bool {
-	return !m.Notification && (m.Task || strings.HasPrefix(m.Name, "tasks/"))
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"slices"
@@ -67,15 +66,14 @@ type Server struct {
 	stopWaiting context.CancelFunc
 	tasks       atomic.Pointer[task.Manager]
 
-	mu        sync.Mutex
-	mistakes  []error // of the configuration and of calls before the start
-	checked   bool    // the server is starting, or has started, without mistakes
-	started   bool
-	peers     map[*peer]struct{}
-	bySession map[*session.Session]*peer // the peers whose sessions have opened
-	timers    map[string]*time.Timer     // of debounced notices, by method
-	// extensions are the settings of the declared extensions by identifier.
-	extensions map[string]json.RawMessage
+	mu         sync.Mutex
+	mistakes   []error // of the configuration and of calls before the start
+	checked    bool    // the server is starting, or has started, without mistakes
+	started    bool
+	peers      map[*peer]struct{}
+	bySession  map[*session.Session]*peer // the peers whose sessions have opened
+	timers     map[string]*time.Timer     // of debounced notices, by method
+	extensions map[string]*extension      // by ID
 	closed     bool
 	handlers   []*streamable.Handler // made by Handler
 	running    sync.WaitGroup        // sessions in peers, and goroutines that send notices

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,15 +42,19 @@ func (m *mistake) Error() string {
 // Unwrap returns the error without the place.
 func (m *mistake) Unwrap() error { return m.err }
 
-// record records an error of a call from outside of this package, unless it is nil, and returns it.
-// Once the server has started, the error is only logged.
-func (s *Server) record(err error) error {
+// record records an error of a call from outside of this package, of the packages that extend the
+// server and of those in by, unless it is nil, and returns it. Once the server has started, the error
+// is only logged.
+func (s *Server) record(err error, by ...string) error {
 	if err == nil || s == nil {
 		return err
 	}
 	m := &mistake{err: err}
-	m.file, m.line = callSite()
 	s.mu.Lock()
+	for _, e := range s.extensions {
+		by = append(by, e.by)
+	}
+	m.file, m.line = callSite(by)
 	started := s.checked
 	if !started {
 		s.mistakes = append(s.mistakes, m)
@@ -64,27 +69,45 @@ func (s *Server) record(err error) error {
 // RecordMistake adds err to the errors that [Server.Err] returns, with file and line of the call,
 // and returns err. It does nothing if err is nil. Packages that add features to a server call it
 // for mistakes of their own callers.
-func (s *Server) RecordMistake(err error) error { return s.record(err) }
+func (s *Server) RecordMistake(err error) error { return s.record(err, caller()) }
 
 // callSite returns the base name of the file, and the line, of the latest call from another package
-// to this one, to package apps or to package proxy. It skips all frames of these packages, because
-// generic functions and closures add some.
-func callSite() (file string, line int) {
+// to this one, to package proxy or to packages with the paths in by. It skips all frames of these
+// packages, because generic functions and closures add some. Those in by count if no other package
+// has called them, as in a program that extends its own server.
+func callSite(by []string) (file string, line int) {
 	own := reflect.TypeFor[Server]().PkgPath()
-	proxy := strings.TrimSuffix(own, "server") + "proxy."
 	var counters [32]uintptr
 	frames := runtime.CallersFrames(counters[:runtime.Callers(2, counters[:])])
-	for {
-		frame, more := frames.Next()
-		rest, ours := strings.CutPrefix(frame.Function, own)
-		ours = ours && (strings.HasPrefix(rest, ".") || strings.HasPrefix(rest, "/apps.")) || strings.HasPrefix(frame.Function, proxy)
-		if frame.Function != "" && !ours {
-			return filepath.Base(frame.File), frame.Line
-		}
-		if !more {
-			return "", 0
+	for more := true; more; {
+		var frame runtime.Frame
+		frame, more = frames.Next()
+		switch name := packageOf(frame.Function); {
+		case name == "" || name == own || name == strings.TrimSuffix(own, "server")+"proxy":
+		case !slices.Contains(by, name):
+			if file == "" || name != "runtime" && name != "testing" {
+				return filepath.Base(frame.File), frame.Line
+			}
+			return file, line
+		case file == "":
+			file, line = filepath.Base(frame.File), frame.Line
 		}
 	}
+	return file, line
+}
+
+// caller returns the path of the package that has called the function that calls caller.
+func caller() string {
+	var counters [1]uintptr
+	frame, _ := runtime.CallersFrames(counters[:runtime.Callers(3, counters[:])]).Next()
+	return packageOf(frame.Function)
+}
+
+// packageOf returns the path of the package of a function, which is named as in [runtime.Frame].
+func packageOf(function string) string {
+	dir := strings.LastIndexByte(function, '/') + 1
+	name, _, _ := strings.Cut(function[dir:], ".")
+	return function[:dir] + name
 }
 
 // Err returns the mistakes that were made before the server started, or nil if there are none: in
@@ -144,7 +167,6 @@ func (s *Server) Start(ctx context.Context) error {
 		s.checked = false
 		return fmt.Errorf("server: start: %w", err)
 	}
-	s.features.Add(1) // tasks are a feature
 	s.started = true
 	s.onBus.Store(true)
 	if locked && !s.closed {
@@ -189,7 +211,6 @@ func (s *Server) useStore(ctx context.Context) error {
 	if err := s.startTasks(ctx); err != nil {
 		return err
 	}
-	s.features.Add(1)
 	s.cfg.Logger.Info("store of the tasks is free, tasks recovered")
 	return nil
 }
@@ -239,6 +260,9 @@ func (s *Server) startTasks(ctx context.Context) error {
 		return err
 	}
 	s.tasks.Store(m)
+	if err := s.extend(s.tasksExtension(m), ""); err != nil {
+		return err // not reached, unless another extension has the methods
+	}
 	close(ready)
 	if tools != s.tools.enabled.Load() {
 		m.ToolsChanged() // announce has not found m yet

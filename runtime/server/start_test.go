@@ -69,7 +69,7 @@ func TestMistakesAreRecordedWithTheirLine(t *testing.T) {
 	add(err, here(), `server: resource template "test://{l}": nil function`)
 	func() { err = server.AddTemplate(s, "test://{m}", "", readText).Err() }()
 	add(err, here(), `server: resource template needs both a name and a URI template`)
-	err = s.DeclareExtension("n", nil)
+	err = s.Extend(server.Extension{ID: "n"})
 	add(err, here(), `server: extension "n": want an identifier with a prefix, such as "com.example/name"`)
 	err = s.RecordMistake(errors.New("other: mistake"))
 	add(err, here(), "other: mistake")

@@ -13,12 +13,13 @@ const (
 	KindResource Kind = "resource"
 	KindTemplate Kind = "resource template"
 	KindPrompt   Kind = "prompt"
+	KindMethod   Kind = "method" // of [Features.Methods] or an extension; for [Server.Has] only
 )
 
 // Feature identifies a feature of a server, for [Features.Visible].
 type Feature struct {
 	Kind Kind
-	Name string // of a tool or a prompt; the URI of a resource, or the URI template
+	Name string // of a tool, a prompt or a method; the URI of a resource, or the URI template
 }
 
 // Has reports whether the server has a feature that is not disabled, visible or not.
@@ -32,6 +33,8 @@ func (s *Server) Has(f Feature) (ok bool) {
 		_, ok = s.templates.find(f.Name)
 	case KindPrompt:
 		_, ok = s.prompts.find(f.Name)
+	case KindMethod:
+		ok = s.cfg.Features.Methods[f.Name] != nil || s.extends(f.Name)
 	}
 	return ok
 }
@@ -65,8 +68,7 @@ func (f featureOption) forTemplate(t *template) { f(&t.common) }
 // The function must be fast and safe for concurrent use: a request for a list calls it once for each
 // feature that it passes, and every request for a feature calls it, too. It may use what the Call
 // says about the request, but must not reach the client. If it panics, the feature is hidden. If its
-// result changes for a client, call [Server.ToolsChanged], [Server.ResourcesChanged] or
-// [Server.PromptsChanged].
+// result changes for a client, call [Server.ListChanged].
 //
 // A task is checked when it is created, and not when it is recovered by another process. A
 // subscription is checked when the client subscribes.

@@ -532,7 +532,7 @@ func (s *Session) allowed(call *Call) error {
 	case a.phase != phaseReady:
 		return ErrNotInitialized
 	}
-	if a.states() && !call.Notification && slices.Contains(s.cfg.ExtensionMethods, call.Method) {
+	if extended := s.cfg.ExtensionMethods; extended != nil && a.states() && !call.Notification && extended(call.Method) {
 		return nil
 	}
 	if err := a.missing(call.Method, call.Notification, true); err != nil {

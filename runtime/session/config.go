@@ -42,10 +42,10 @@ type Config struct {
 	// all others.
 	Responder *Responder
 
-	// ExtensionMethods are methods that extensions define, such as tasks/update. A Responder passes
-	// requests for them to the Handler, and a client sends them in revisions without sessions, even
-	// if the protocol has a method of that name in other revisions only.
-	ExtensionMethods []string
+	// ExtensionMethods reports whether an extension defines a method, such as tasks/get. A Responder
+	// passes requests for it to the Handler, and a client sends them in revisions without sessions,
+	// although the protocol has a method of that name in other revisions only. Nil means none.
+	ExtensionMethods func(method string) bool
 
 	// Revisions are the protocol revisions that the session accepts, the preferred one first. Nil
 	// means those of [Revisions]. A client may add [ModernRevisions]; see [Connect]. A server that

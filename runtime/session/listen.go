@@ -103,8 +103,9 @@ func (l *listens) end(cause error) {
 
 // admit reports whether a notification is for the handler. It is not if it names a subscription
 // that is not open, for instance because another one has replaced it (MCP subscriptions, "Receiving
-// Notifications").
-func (l *listens) admit(m jsonrpc.Message) bool {
+// Notifications"). Open reports whether there is an open request with an id: requests of extensions
+// can be subscriptions, too.
+func (l *listens) admit(m jsonrpc.Message, open func(jsonrpc.ID) bool) bool {
 	meta, _ := codec.Member(m.Params, "_meta")
 	raw, ok := codec.Member(meta, modern.MetaSubscription)
 	if !ok {
@@ -115,7 +116,7 @@ func (l *listens) admit(m jsonrpc.Message) bool {
 	sub, ok := l.get(id)
 	if !ok {
 		if sub, ok = l.get(jsonrpc.CanonicalID(id)); !ok {
-			return false
+			return open(id)
 		}
 	}
 	if m.Method == mcp.MethodNotificationsSubscriptionsAcknowledged && sub != nil {

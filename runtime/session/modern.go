@@ -160,11 +160,12 @@ func (r *Responder) check(req *Request, version string, fault *jsonrpc.Error) er
 		return modern.Unsupported(version, r.supported)
 	}
 	req.revision = mcp.Revision(version)
-	if !req.IsNotification() && slices.Contains(r.cfg.ExtensionMethods, req.Method) {
-		return nil
-	}
 	m, ok := mcp.LookupMethod(req.Method)
-	if ok && !defines(req.revision, &m, req.IsNotification(), mcp.FromClient) || len(req.Method) > maxMethod {
+	undefined := ok && !defines(req.revision, &m, req.IsNotification(), mcp.FromClient)
+	if extended := r.cfg.ExtensionMethods; undefined && extended != nil && !req.IsNotification() {
+		undefined = !extended(req.Method)
+	}
+	if undefined || len(req.Method) > maxMethod {
 		return jsonrpc.MethodNotFound(boundary.Text(req.Method, 100))
 	}
 	return nil

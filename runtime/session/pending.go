@@ -113,6 +113,13 @@ func (c *calls) add(inside bool, session uint32) (jsonrpc.ID, *pending, error) {
 	return c.id(p.number), p, nil
 }
 
+// waiting reports whether a request with an id has no answer yet.
+func (c *calls) waiting(id jsonrpc.ID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.open[c.number(id)] != nil
+}
+
 // remove removes a request. It returns false if the request has been answered, or is about to be.
 func (c *calls) remove(p *pending) bool {
 	c.mu.Lock()

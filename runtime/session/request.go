@@ -11,6 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/engine"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
@@ -199,10 +200,18 @@ func (r *Request) reply() transport.Reply {
 // at once. Its cause is a [*jsonrpc.Error] with [CodeClosing], which the peer gets if the handler
 // returns the error of the context or its cause. While the handler waits for the answer to a
 // request to the peer, the context does not end. Use it for requests that only wait, and that the
-// peer can send again without losing anything.
+// peer can send again without losing anything. If such a request has a connection of its own, as in
+// revisions without sessions over HTTP, its context ends in the same way when its access token does.
 func (r *Request) EndOnShutdown() {
-	if st := r.exchange(); st != nil {
-		st.Yield()
+	st := r.exchange()
+	if st == nil {
+		return
+	}
+	st.Yield()
+	if c, ok := st.Reply.(*responded); ok {
+		if to, ok := c.to.(modern.Checked); ok {
+			to.Waits()
+		}
 	}
 }
 

@@ -427,7 +427,7 @@ func (s *Session) notification(message jsonrpc.Message, m transport.Message) {
 			s.handshake.confirm()
 		}
 	}
-	if s.Traits().Listens && !s.listens.admit(message) {
+	if s.Traits().Listens && !s.listens.admit(message, s.calls.waiting) {
 		s.cfg.Logger.Debug("notification of an unknown subscription dropped", "method", boundary.Text(message.Method, 100))
 		return
 	}

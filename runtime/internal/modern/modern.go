@@ -85,6 +85,12 @@ const (
 	ResultInputRequired = "input_required"
 )
 
+// Typed is embedded in a result that writes its resultType, and has no _meta.
+type Typed struct{}
+
+// Typed marks the result.
+func (Typed) Typed() {}
+
 // TakesInput reports whether the result of a method may ask for input (MCP multi round-trip
 // requests, "Supported Requests").
 func TakesInput(method string) bool {
@@ -214,6 +220,9 @@ func text(value []byte) (s string) {
 type Checked interface {
 	// Version returns the version that the params name.
 	Version() string
+	// Waits is called by the handler when the request begins to wait. From then on, the context ends
+	// with CodeClosing as its cause when the client is no longer authorized.
+	Waits()
 }
 
 func invalidParams(format string, args ...any) *jsonrpc.Error {

@@ -10,19 +10,6 @@ import (
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 )
 
-// NotificationTask is the notification of a change of a task that a subscription names.
-const NotificationTask = tasks.MethodNotificationsTasks
-
-// ExtensionMethods returns the methods of requests that extensions of the protocol define.
-func ExtensionMethods() (names []string) {
-	for _, m := range tasks.Methods() {
-		if !m.Notification {
-			names = append(names, m.Name)
-		}
-	}
-	return names
-}
-
 // WithTasks returns the extensions in capabilities with the Tasks extension. It returns them
 // unchanged if they have it, or are not an object.
 func WithTasks(extensions json.RawMessage) json.RawMessage {

@@ -125,6 +125,9 @@ func AddView(s *server.Server, uri, name, page string, options *ViewOptions) *Vi
 	read := func(context.Context, *server.Call, server.Resource) (mcp.AnyResourceContents, error) {
 		return contents, nil
 	}
+	if err := s.Extend(server.Extension{ID: Extension}); err != nil {
+		return &View{fault: err}
+	}
 	v := &View{uri: uri, always: o.Always}
 	v.handle = server.AddResource(s, uri, name, read, server.VisibleTo(v.visible), server.DefineResource(func(r *mcp.Resource) {
 		r.MIMEType, r.Meta = new(MIMEType), meta
@@ -132,9 +135,6 @@ func AddView(s *server.Server, uri, name, page string, options *ViewOptions) *Vi
 			r.Description = &o.Description
 		}
 	}))
-	if v.handle.Err() == nil {
-		v.fault = s.DeclareExtension(Extension, nil)
-	}
 	return v
 }
 

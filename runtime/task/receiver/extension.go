@@ -286,10 +286,13 @@ func (m merged) EncodeJSON(w *wire.Writer) {
 	w.EndWith(session.Raw(m.object))
 }
 
+type typed = modern.Typed
+
 // ExtensionTask is the state of a task as the Tasks extension represents it: a
 // [tasks.CreateTaskResult], a [tasks.GetTaskResult] or [tasks.TaskStatusNotificationParams]. It
 // encodes stored payloads without decoding them.
 type ExtensionTask struct {
+	typed
 	task       mcp.Task
 	resultType string       // "" for a notification
 	record     *task.Record // nil for a CreateTaskResult

@@ -27,7 +27,6 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
-	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
@@ -82,8 +81,8 @@ func AttachWith(cfg *session.Config, o Options) *Tasks {
 	if o.Respond == nil {
 		t.options.Respond = respond
 	}
-	if len(cfg.ExtensionMethods) == 0 {
-		cfg.ExtensionMethods = modern.ExtensionMethods()
+	if cfg.ExtensionMethods == nil {
+		cfg.ExtensionMethods = tasks.RevisionExtTasks.Has
 	}
 	cfg.Receiving = append(cfg.Receiving, t.receive)
 	cfg.Sending = append(cfg.Sending, relate)

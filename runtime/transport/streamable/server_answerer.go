@@ -22,6 +22,7 @@ import (
 type answerer struct {
 	stallWriter
 	h       *Handler
+	r       *http.Request
 	id      jsonrpc.ID // of the request; zero for a notification
 	version string     // of the request
 	place   *place
@@ -29,6 +30,7 @@ type answerer struct {
 	until   lazyctx.Cancellable
 	ctx     lazyctx.Both // of the Responder; ends with gone and until
 	moved   progress
+	unwatch func() // nil unless the token is watched
 
 	sending atomic.Bool // Send is writing
 
@@ -59,7 +61,7 @@ var (
 // to the list of the handler, and fails with errDraining if the handler is shutting down. Call
 // leave before the response ends.
 func (h *Handler) newAnswerer(ctx context.Context, w http.ResponseWriter, r *http.Request, id jsonrpc.ID, version string, taken *place) (*answerer, error) {
-	a := &answerer{h: h, id: id, version: version, place: taken, gone: lazyctx.Values{Context: r.Context(), Other: ctx}, writing: make(chan struct{}, 1)}
+	a := &answerer{h: h, r: r, id: id, version: version, place: taken, gone: lazyctx.Values{Context: r.Context(), Other: ctx}, writing: make(chan struct{}, 1)}
 	a.stallWriter = newStallWriter(w, h.o.Timeouts.Stall, &a.moved)
 	a.ctx.Set(&a.gone, &a.until)
 	if !h.enlist(a) {
@@ -76,6 +78,13 @@ func (h *Handler) newAnswerer(ctx context.Context, w http.ResponseWriter, r *htt
 // Version implements [modern.Checked].
 func (a *answerer) Version() string { return a.version }
 
+// Waits implements [modern.Checked].
+func (a *answerer) Waits() {
+	if a.unwatch == nil {
+		a.unwatch = a.h.guard.Watch(&a.ctx, a.r, func(error) { a.until.Cancel(errReauthorize) })
+	}
+}
+
 // streamAfter returns Streams.After for modern requests.
 func (h *Handler) streamAfter() time.Duration {
 	if h.o.Streams.After > 0 {
@@ -86,6 +95,9 @@ func (h *Handler) streamAfter() time.Duration {
 
 // leave ends the use of the ResponseWriter.
 func (a *answerer) leave() {
+	if a.unwatch != nil {
+		a.unwatch()
+	}
 	a.lock()
 	a.end()
 	a.unlock()

@@ -73,8 +73,8 @@ func (h *Handler) serveModern(ctx context.Context, w http.ResponseWriter, r *htt
 		refuseModern(w, id, err)
 		return
 	}
-	if m.Method == mcp.MethodSubscriptionsListen {
-		defer h.guard.Watch(ctx, r, func(error) { a.until.Cancel(errReauthorize) })()
+	if m.Method == mcp.MethodSubscriptionsListen { // whatever the Responder says
+		a.Waits()
 	}
 	returned := false
 	defer func() {
@@ -89,7 +89,7 @@ func (h *Handler) serveModern(ctx context.Context, w http.ResponseWriter, r *htt
 	a.finish(text, failed)
 }
 
-// errReauthorize ends subscriptions/listen when its token is no longer valid. The client listens
+// errReauthorize ends a request that waits, such as subscriptions/listen, when its token is no longer valid. The client listens
 // again, with a new one.
 var errReauthorize = &jsonrpc.Error{Code: engine.CodeClosing, Message: auth.ErrExpired.Error()}
 

@@ -156,7 +156,7 @@ func TestUnreadSubscriptions(t *testing.T) {
 		reading.message()
 		start := time.Now()
 		for range 10 {
-			srv.ToolsChanged()
+			srv.ListChanged(mcp.MethodNotificationsToolsListChanged)
 			if got := reading.message(); !strings.Contains(got, "notifications/tools/list_changed") {
 				t.Errorf("got %s", got)
 			}

@@ -8,11 +8,9 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/session"
-	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
 
 // Text is the JSON text of a result.
@@ -171,17 +169,11 @@ func CheckMeta(meta *mcp.ResultMetaObject) error {
 
 // isTyped reports whether a result has a resultType that the method allows, and no _meta.
 func isTyped(method string, result codec.Encoder) bool {
-	switch r := result.(type) {
-	case *mcp.InputRequiredResult:
+	if r, ok := result.(*mcp.InputRequiredResult); ok {
 		return r.Meta == nil && modern.TakesInput(method)
-	case *receiver.ExtensionTask:
-		return true
-	case *tasks.UpdateTaskResult:
-		return r.Meta == nil
-	case *tasks.CancelTaskResult:
-		return r.Meta == nil
 	}
-	return false
+	_, ok := result.(interface{ Typed() })
+	return ok
 }
 
 // isBare reports whether a result is of a type of the protocol and has none of the members that
