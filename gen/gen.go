@@ -14,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/mcpwire/mcpwire/internal/gen/emit"
 	"github.com/mcpwire/mcpwire/internal/gen/ir"
@@ -85,6 +84,9 @@ type Config struct {
 	// Capabilities is the table of the capabilities that messages need. Without Src the output has
 	// no functions for capabilities.
 	Capabilities Capabilities
+	// Messages is a JSON file that says how the schemas write their messages, for protocols other
+	// than the Model Context Protocol. docs/reference/generator.md describes it.
+	Messages File
 	// Docs documents the output. If it is nil, the output has the descriptions of the schemas.
 	Docs Docs
 	// Link returns the address of the page that specifies a definition in a revision. It may be
@@ -107,7 +109,7 @@ type Config struct {
 // Header is the first line of every generated file.
 const Header = emit.Generated
 
-// File is one Go file, gofmt-clean.
+// File is a file: one of the output is Go source, gofmt-clean.
 type File struct {
 	Name string
 	Src  []byte
@@ -161,9 +163,13 @@ func generate(c Config) (*Output, error) {
 	}
 	out := &Output{Name: c.Package, path: c.Path, Ignored: map[string]int{}}
 	var sources emit.Sources
+	messages, err := plan.ParseMessages(c.Messages.Name, c.Messages.Src)
+	if err != nil {
+		return nil, err
+	}
 	ignore := overrides.Ignored(func(string) bool { return false })
 	for _, s := range c.Schemas {
-		doc, err := load.Read(s.Revision, s.File, s.Src, load.Options{Open: c.Open, Ignore: ignore, Strict: c.Strict})
+		doc, err := load.Read(s.Revision, s.File, s.Src, load.Options{Open: c.Open, Ignore: ignore, Marks: messages.Marks(), Strict: c.Strict})
 		if err != nil {
 			return nil, err
 		}
@@ -187,7 +193,7 @@ func generate(c Config) (*Output, error) {
 	if err != nil {
 		return nil, err
 	}
-	bc := plan.Config{Name: c.Package, Doc: c.Doc, Overrides: overrides, Docs: c.Docs, Link: c.Link}
+	bc := plan.Config{Name: c.Package, Doc: c.Doc, Overrides: overrides, Messages: messages, Docs: c.Docs, Link: c.Link}
 	if !c.Strict {
 		bc.Note = func(e *load.Error) { out.Notes = append(out.Notes, (*Error)(e)) }
 	}
@@ -220,7 +226,7 @@ func generate(c Config) (*Output, error) {
 	if err := overrides.Unused(); err != nil {
 		return nil, err
 	}
-	addParams(out.docs)
+	messages.AddParams(out.docs, out.plan.Methods)
 	compiled, err := tables.Compile(out.docs)
 	if err != nil {
 		return nil, err
@@ -236,40 +242,4 @@ func generate(c Config) (*Output, error) {
 	out.Summary = fmt.Sprintf("%d definitions, %d structs, %d unions, %d enums, %d methods",
 		len(p.Defs), len(p.Structs), len(p.Unions), len(p.Enums), len(p.Methods))
 	return out, nil
-}
-
-// addParams adds to each document a definition "NAME/params" for the params of every request and
-// notification. Revisions that define the params inside the message can then check them on their
-// own.
-func addParams(docs []*load.Document) {
-	for _, doc := range docs {
-		for _, name := range doc.Names() {
-			if !strings.HasSuffix(name, "Request") && !strings.HasSuffix(name, "Notification") {
-				continue
-			}
-			s := doc.Defs[name]
-			switch all := paramsOf(s); len(all) {
-			case 0:
-			case 1:
-				doc.Defs[name+"/params"] = all[0]
-			default:
-				doc.Defs[name+"/params"] = &load.Schema{Doc: doc, Pointer: s.Pointer, AllOf: all}
-			}
-		}
-	}
-}
-
-// paramsOf lists the schemas of the member params in s and, through allOf, in its parts.
-func paramsOf(s *load.Schema) []*load.Schema {
-	var all []*load.Schema
-	if s.Ref != "" {
-		all = append(all, paramsOf(s.Doc.Defs[s.Ref])...)
-	}
-	if p := s.Property("params"); p != nil {
-		all = append(all, p)
-	}
-	for _, sub := range s.AllOf {
-		all = append(all, paramsOf(sub)...)
-	}
-	return all
 }

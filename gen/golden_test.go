@@ -37,6 +37,7 @@ var update = flag.Bool("update", false, "rewrite the want sections of the golden
 //	base.json       schema of a package generated before, for Config.Base
 //	overrides.json  the overrides file
 //	capabilities.json  table of the capabilities that messages need
+//	messages.json   the table of messages
 //	docs.md         documentation; by default the descriptions in the schemas
 //
 // these select the declarations and values to compare:
@@ -158,6 +159,8 @@ func readGolden(file string) (*golden, error) {
 			c.config.Overrides = gen.Overrides{File: f.Name, Src: f.Data}
 		case "capabilities.json":
 			c.config.Capabilities = gen.Capabilities{File: f.Name, Src: f.Data}
+		case "messages.json":
+			c.config.Messages = gen.File{Name: f.Name, Src: f.Data}
 		case "docs.md":
 			if c.config.Docs, err = schemadocs.ParseDocs(f.Data); err != nil {
 				return nil, fmt.Errorf("%s: docs.md:%w", file, err)

@@ -20,7 +20,7 @@ import (
 func generate() command {
 	return command{
 		name:  "gen",
-		args:  "-pkg NAME -out DIR [-keep-docs] [-strict] [-overrides FILE] REV=SCHEMA.json...",
+		args:  "-pkg NAME -out DIR [-keep-docs] [-strict] [-overrides FILE] [-messages FILE] REV=SCHEMA.json...",
 		short: "generate a Go package from one or several revisions of a schema",
 		help: `
 Writes a Go package with a type for every definition of the schemas. List the schemas from the
@@ -47,6 +47,7 @@ Example:
 			out := flags.String("out", "", "write to the folder `DIR`, created if needed; required")
 			keep := flags.Bool("keep-docs", false, "use the descriptions in the schemas as comments")
 			overrides := flags.String("overrides", "", "settle ambiguities and contradictions as in `FILE`")
+			messages := flags.String("messages", "", "read the messages of another protocol as in `FILE`")
 			strict := flags.Bool("strict", false, "fail where the output would have less than the schema says")
 			return func(_ context.Context, s streams, args []string) error {
 				switch {
@@ -76,6 +77,13 @@ Example:
 						return err
 					}
 					c.Overrides = gen.Overrides{File: *overrides, Src: src}
+				}
+				if *messages != "" {
+					src, err := os.ReadFile(*messages)
+					if err != nil {
+						return err
+					}
+					c.Messages = gen.File{Name: *messages, Src: src}
 				}
 				if !*keep {
 					docs, err := schema.ReadDocs()

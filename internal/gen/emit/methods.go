@@ -11,24 +11,25 @@ func (w *printer) methods() {
 	if len(w.p.Methods) == 0 {
 		return
 	}
+	client, server := w.p.Sides[0], w.p.Sides[1]
 	w.f(`// Direction is the set of sides that may send a message.
 type Direction uint8
 
 // The sides.
 const (
-	FromClient Direction = 1 << iota
-	FromServer
+	From%s Direction = 1 << iota
+	From%s
 )
 
-// String returns "client", "server" or "client or server".
+// String returns %[3]q, %[4]q or "%[3]s or %[4]s".
 func (d Direction) String() string {
 	switch d {
-	case FromClient:
-		return "client"
-	case FromServer:
-		return "server"
-	case FromClient | FromServer:
-		return "client or server"
+	case From%[1]s:
+		return %[3]q
+	case From%[2]s:
+		return %[4]q
+	case From%[1]s | From%[2]s:
+		return "%[3]s or %[4]s"
 	}
 	return fmt.Sprintf("Direction(%%d)", uint8(d))
 }
@@ -38,11 +39,24 @@ type Method struct {
 	Name         string    // as on the wire
 	Notification bool      // true for a notification, false for a request
 	From         Direction // the sides that may send it
-	Task         bool      // true for a request that may run as a task
-	Params       string    // Go type of the params; "" if there are none
+`, client, server, strings.ToLower(client), strings.ToLower(server))
+	if !w.p.Plain {
+		w.f(`	Task         bool      // true for a request that may run as a task
+`)
+	}
+	w.f(`	Params       string    // Go type of the params; "" if there are none
 	Result       string    // Go type of the result; "" for notifications
 
-	// Capability names the capability that the message needs, such as "resources.subscribe", or is
+`)
+	if w.p.Plain {
+		w.f(`	params    string // definition of the params
+	required  bool   // whether the message must have params
+	revisions uint64
+}
+
+`)
+	} else {
+		w.f(`	// Capability names the capability that the message needs, such as "resources.subscribe", or is
 	// "" if there is none. The receiver must have declared it, or the sender if SenderDeclares is
 	// set. See Needs.
 	Capability     string
@@ -58,10 +72,14 @@ type Method struct {
 	taskIn       uint64 // revisions that have TaskCapability
 }
 
-// In reports whether revision rev has the method.
+`)
+	}
+	w.f(`// In reports whether revision rev has the method.
 func (m Method) In(rev Revision) bool { return m.revisions&rev.bit() != 0 }
 
-// Needs returns Capability if revision rev defines it, otherwise "".
+`)
+	if !w.p.Plain {
+		w.f(`// Needs returns Capability if revision rev defines it, otherwise "".
 func (m Method) Needs(rev Revision) (capability string) {
 	if m.capabilityIn&rev.bit() == 0 {
 		return ""
@@ -77,7 +95,9 @@ func (m Method) NeedsAsTask(rev Revision) (capability string) {
 	return m.TaskCapability
 }
 
-// Methods returns the method table: requests, then notifications, each sorted by name.
+`)
+	}
+	w.f(`// Methods returns the method table: requests, then notifications, each sorted by name.
 func Methods() []Method { return slices.Clone(methods[:]) }
 
 // LookupMethod returns the method called name. It returns false if there is none.
@@ -106,7 +126,7 @@ var methods = [...]Method{
 		if m.Notification {
 			w.f(", Notification: true")
 		}
-		w.f(", From: %s", [...]string{"", "FromClient", "FromServer", "FromClient | FromServer"}[m.From])
+		w.f(", From: %s", [...]string{"", "From" + client, "From" + server, "From" + client + " | From" + server}[m.From])
 		if m.Task {
 			w.f(", Task: true")
 		}
@@ -117,7 +137,14 @@ var methods = [...]Method{
 			w.f(", Result: %q", goType(m.Result))
 		}
 		w.methodColumns(m)
-		w.f(", definition: %q, params: %q, revisions: %#b},\n", m.Def, m.Def+"/params", m.In)
+		if !w.p.Plain {
+			w.f(", definition: %q", m.Def)
+		}
+		w.f(", params: %q", m.ParamsDef)
+		if w.p.Plain && m.Params != nil && !m.OptParams {
+			w.f(", required: true")
+		}
+		w.f(", revisions: %#b},\n", m.In)
 	}
 	w.f("}\n\n")
 
@@ -162,12 +189,12 @@ func ValidateParams(rev Revision, method string, data []byte) error {
 	if len(data) > 0 {
 		return Validate(rev, m.params, data)
 	}
-	if root, ok := table.Root(string(rev), m.definition); ok && table.Requires(root, "params") {
+	if %s {
 		return fmt.Errorf("params of %%q are missing", method)
 	}
 	return nil
 }
-`)
+`, map[bool]string{true: "m.required", false: `root, ok := table.Root(string(rev), m.definition); ok && table.Requires(root, "params")`}[w.p.Plain])
 }
 
 // readBy prints the code that reads a value of the type that pick returns for the method. Methods
@@ -210,7 +237,7 @@ func goName(t ir.Type) string { return t.(*ir.Union).GoName }
 // role is one side of the protocol as a receiver.
 type role struct {
 	name  string // Server or Client
-	other string // the sender: client or server
+	other string // the sender in words, such as "a client"
 	from  ir.Direction
 }
 
@@ -218,7 +245,9 @@ func (w *printer) handlers() {
 	if len(w.p.Methods) == 0 {
 		return
 	}
-	for _, side := range []role{{"Server", "client", ir.FromClient}, {"Client", "server", ir.FromServer}} {
+	for _, side := range []role{
+		{w.p.Sides[1], withArticle(w.p.Sides[0]), ir.FromClient}, {w.p.Sides[0], withArticle(w.p.Sides[1]), ir.FromServer},
+	} {
 		var requests, notifications []*ir.Method
 		for _, m := range w.p.Methods {
 			switch {
@@ -233,6 +262,9 @@ func (w *printer) handlers() {
 		w.notifications(side, notifications)
 	}
 }
+
+// withArticle returns the name of a side in words.
+func withArticle(side string) string { return article(side) + " " + strings.ToLower(side) }
 
 func paramsArg(m *ir.Method) string {
 	if m.Params == nil {
@@ -254,8 +286,8 @@ func (w *printer) requests(side role, ms []*ir.Method) {
 	if len(ms) == 0 {
 		return
 	}
-	lower := strings.ToLower(side.name)
-	w.f("// %sHandler handles the requests that a %s sends to a %s. Embed [Unimplemented%[1]sHandler]\n// to implement only some of them. Optional params are nil if absent. A [*jsonrpc.Error] is sent to\n// the peer unchanged.\ntype %[1]sHandler interface {\n", side.name, side.other, lower)
+	lower := withArticle(side.name)
+	w.f("// %sHandler handles the requests that %s sends to %s. Embed [Unimplemented%[1]sHandler]\n// to implement only some of them. Optional params are nil if absent. A [*jsonrpc.Error] is sent to\n// the peer unchanged.\ntype %[1]sHandler interface {\n", side.name, side.other, lower)
 	for _, m := range ms {
 		w.f("\t// %s handles %s.\n\t%[1]s(ctx context.Context%[3]s) (%s, error)\n", m.GoName, m.Name, paramsArg(m), pointerTo(m.Result))
 	}
@@ -271,7 +303,7 @@ func (w *printer) requests(side role, ms []*ir.Method) {
 		w.serve("h."+m.GoName, m)
 	}
 	w.f("\t}\n\treturn nil, jsonrpc.MethodNotFound(method)\n}\n\n")
-	w.f("// To%s sends typed requests to a %s through a [jsonrpc.Caller]. It is safe for concurrent\n// use if Caller is.\ntype To%[1]s struct{ Caller jsonrpc.Caller }\n\n", side.name, lower)
+	w.f("// To%s sends typed requests to %s through a [jsonrpc.Caller]. It is safe for concurrent\n// use if Caller is.\ntype To%[1]s struct{ Caller jsonrpc.Caller }\n\n", side.name, lower)
 	for _, m := range ms {
 		w.f("// %s sends %s and returns its result.\nfunc (c To%s) %[1]s(ctx context.Context%[4]s) (%s, error) {\n\treturn ", m.GoName, m.Name, side.name, paramsArg(m), pointerTo(m.Result))
 		params := "nil"
@@ -310,8 +342,8 @@ func (w *printer) notifications(side role, ms []*ir.Method) {
 	if len(ms) == 0 {
 		return
 	}
-	lower := strings.ToLower(side.name)
-	w.f("// %sNotificationHandler handles the notifications that a %s sends to a %s. Embed\n// [Unimplemented%[1]sNotificationHandler] to implement only some of them. Optional params are nil if\n// absent. [Dispatch%[1]sNotification] returns errors to its caller; the peer does not receive them.\ntype %[1]sNotificationHandler interface {\n", side.name, side.other, lower)
+	lower := withArticle(side.name)
+	w.f("// %sNotificationHandler handles the notifications that %s sends to %s. Embed\n// [Unimplemented%[1]sNotificationHandler] to implement only some of them. Optional params are nil if\n// absent. [Dispatch%[1]sNotification] returns errors to its caller; the peer does not receive them.\ntype %[1]sNotificationHandler interface {\n", side.name, side.other, lower)
 	for _, m := range ms {
 		w.f("\t// %s handles %s.\n\t%[1]s(ctx context.Context%[3]s) error\n", m.GoName, m.Name, paramsArg(m))
 	}
@@ -326,7 +358,7 @@ func (w *printer) notifications(side role, ms []*ir.Method) {
 		w.serve("h."+m.GoName, m)
 	}
 	w.f("\t}\n\treturn jsonrpc.MethodNotFound(method)\n}\n\n")
-	w.f("// Notify%s sends typed notifications to a %s through a [jsonrpc.Notifier]. It is safe for\n// concurrent use if Notifier is.\ntype Notify%[1]s struct{ Notifier jsonrpc.Notifier }\n\n", side.name, lower)
+	w.f("// Notify%s sends typed notifications to %s through a [jsonrpc.Notifier]. It is safe for\n// concurrent use if Notifier is.\ntype Notify%[1]s struct{ Notifier jsonrpc.Notifier }\n\n", side.name, lower)
 	for _, m := range ms {
 		params := "nil"
 		if m.Params != nil {

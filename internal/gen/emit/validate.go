@@ -80,12 +80,19 @@ func (w *printer) paramsOf() map[*ir.Struct][]string {
 		under, _ := underlying(m.Params)
 		switch t := under.(type) {
 		case *ir.Struct:
-			out[t] = append(out[t], m.Def+"/params")
+			out[t] = append(out[t], m.ParamsDef)
 		case *ir.Union:
 			for _, v := range t.Variants {
 				if s, ok := v.Type.(*ir.Struct); ok {
-					out[s] = append(out[s], m.Def+"/params")
+					out[s] = append(out[s], m.ParamsDef)
 				}
+			}
+		}
+	}
+	for _, m := range w.p.Methods {
+		if under, _ := underlying(m.Result); m.ResultDef != "" {
+			if s, ok := under.(*ir.Struct); ok && s.Def == "" {
+				out[s] = append(out[s], m.ResultDef)
 			}
 		}
 	}

@@ -21,8 +21,12 @@ type Package struct {
 	Aliases   []*Alias     //
 
 	Methods []*Method // sorted by direction, then name
-	Defs    []*Def    // every definition of every revision, sorted by name
-	Imports []Import  // packages of external types
+	Sides   [2]string // Go names of the side that is FromClient, and of the other one
+	// Plain is set for a protocol that knows neither capabilities nor tasks.
+	Plain bool
+
+	Defs    []*Def   // every definition of every revision, sorted by name
+	Imports []Import // packages of external types
 
 	Capabilities []*Capability // of the client, then of the server, each in the order of the members
 	Needs        []*Need       // sorted by the name of the struct
@@ -345,6 +349,10 @@ type Method struct {
 	GoName       string // stem of Go names, such as CallTool
 	Const        string // Go name of the constant for Name, such as MethodToolsCall
 	Def          string // name of the request's definition
+	ParamsDef    string // name of the definition of the params
+	ResultDef    string // name of the definition of a result whose type has no definition of its own, or ""
+	ResultMember string // member of the response with the result, or "" if the schema states no result
+	ParamsMember string // member of the message with the params, or "" if Def describes the params alone
 	Notification bool
 	From         Direction
 	Params       Type // *Struct, *Union or *External; nil if the method has none

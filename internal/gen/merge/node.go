@@ -257,6 +257,11 @@ func Join(a, b Node) Node {
 	return o
 }
 
+// NewObject returns an object of the given revisions that names no member, read from at.
+func NewObject(at *load.Schema, in Revs) *Object {
+	return &Object{pos: pos{at}, Rest: NewAny(at), In: in, Struct: true, Extensible: true}
+}
+
 // NewAny returns the shape of any value, read from at.
 func NewAny(at *load.Schema) *Any { return &Any{pos{at}} }
 

@@ -124,7 +124,10 @@ func (r *resolver) own(s *load.Schema) (Node, error) {
 	}
 	types := slices.Clone(s.Types)
 	object := s.Properties != nil || s.Additional != nil || s.Required != nil || s.PropertyNames != nil || s.Patterns != nil
+	every := !slices.ContainsFunc([]string{"null", "boolean", "number", "string", "array", "object"}, func(t string) bool { return !slices.Contains(types, t) })
 	switch {
+	case every && !object && s.Items == nil: // as without the keyword
+		return nil, nil
 	case types != nil:
 	case object:
 		types = []string{"object"}

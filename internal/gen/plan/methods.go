@@ -13,7 +13,7 @@ import (
 // return them like any other.
 func (b *builder) messages() {
 	mark := func(n merge.Node) {
-		if r, ok := n.(*merge.Ref); ok && !strings.HasSuffix(r.Name, "Params") && !strings.HasSuffix(r.Name, "Result") {
+		if r, ok := n.(*merge.Ref); ok && !b.Messages.own && !strings.HasSuffix(r.Name, "Params") && !strings.HasSuffix(r.Name, "Result") {
 			return // a definition that may have other uses
 		}
 		if o, ok := b.g.Follow(n).(*merge.Object); ok && len(o.Members) == 0 {
@@ -21,15 +21,25 @@ func (b *builder) messages() {
 		}
 	}
 	for name, d := range b.g.Defs {
-		if methodOf(d.Node) == "" || b.external(name) {
+		k := b.Messages.kindOf(b.Overrides.Names(name))
+		if k == nil || k.methodOf(d.Node) == "" || b.external(name) {
 			continue
 		}
-		if p := d.Node.(*merge.Object).Member("params"); p != nil {
-			mark(p.Node)
+		member := func(n merge.Node, name string) {
+			if o, ok := n.(*merge.Object); name == "" {
+				mark(n)
+			} else if ok && o.Member(name) != nil {
+				mark(o.Member(name).Node)
+			}
 		}
-		for _, stem := range b.stems(name, "Request") {
-			if r := b.paired(stem + "Result"); r != "" && !b.external(r) {
-				mark(merge.NewRef(d.Node.At(), r))
+		member(d.Node, k.Params)
+		for _, stem := range b.stems(name, k.Suffix) {
+			if r := b.paired(stem + k.Response); k.Response != "" && r != "" && !b.external(r) {
+				if k.Result == "" {
+					mark(merge.NewRef(d.Node.At(), r))
+				} else {
+					member(b.g.Defs[r].Node, k.Result)
+				}
 				break
 			}
 		}
@@ -58,14 +68,14 @@ func (b *builder) paired(name string) string {
 	return ""
 }
 
-// methods makes the method table. It has every definition with a constant member "method" and a
-// name that ends in Request or Notification. A name that a rename row replaces counts, too.
+// methods makes the method table. It has every definition that is a message by the table of
+// messages. A name that a rename row replaces counts, too.
 func (b *builder) methods() error {
 	sent := map[string]ir.Direction{} // by method
 	listed := map[merge.Node]bool{}   // the messages listed in the definitions of sides
 	for union, from := range sides {
 		d := b.g.Defs[union]
-		if d == nil {
+		if d == nil || b.Messages.own {
 			continue
 		}
 		// A union of one variant may be written as that variant.
@@ -83,55 +93,25 @@ func (b *builder) methods() error {
 	}
 	byName := map[string]string{}
 	for _, name := range b.g.Names() {
-		o, ok := b.g.Defs[name].Node.(*merge.Object)
-		if _, side := sides[name]; !ok || side || b.external(name) {
+		n := b.g.Defs[name].Node
+		k := b.Messages.kindOf(b.Overrides.Names(name))
+		if _, side := sides[name]; k == nil || side && !b.Messages.own || b.external(name) {
 			continue
 		}
-		stems := b.stems(name, "Request")
-		request := len(stems) > 0
-		if !request {
-			if stems = b.stems(name, "Notification"); len(stems) == 0 {
-				continue
-			}
-		}
-		method := methodOf(o)
-		if method == "" || sent[method] != 0 && !listed[o] {
+		method := k.methodOf(n)
+		if method == "" || sent[method] != 0 && !listed[n] {
 			continue // another definition is listed as this message
 		}
-		m := &ir.Method{Name: method, GoName: goName(stems[0]), Def: name, Notification: !request, From: sent[method], In: ir.Revs(o.In)}
-		if m.GoName == "Caller" || m.GoName == "Notifier" {
-			m.GoName += "Method" // the types that send messages have a field of that name
+		if other, taken := byName[method]; taken {
+			return n.At().Errorf("the method %q belongs to the definition %s already", method, other)
 		}
-		if other, taken := byName[m.Name]; taken {
-			return o.At().Errorf("the method %q belongs to the definition %s already", m.Name, other)
-		}
-		byName[m.Name] = name
-		m.Const = "Method" + joined(m.Name)
-		if err := b.claim(m.Const, "", o); err != nil {
-			return err
-		}
-		if from, ok := b.Overrides.Direction(m.Name); ok {
-			m.From = map[string]ir.Direction{"client": ir.FromClient, "server": ir.FromServer, "both": ir.FromBoth}[from]
-		}
-		if m.From == 0 {
-			m.From = ir.FromBoth
-		}
-		if p := o.Member("params"); p != nil {
-			m.OptParams = p.Required != o.In
-			m.Params = b.paramsType(name)
-			if m.Params != nil && !isMessage(m.Params) {
-				return p.Node.At().Errorf("the params of the method %q are not an object, so handlers cannot take them as a struct; "+
-					"if they refer to an open object, a struct row in the overrides makes one of it", m.Name)
-			}
-		}
-		if request {
-			if err := b.result(m, stems, o); err != nil {
+		byName[method] = name
+		m, err := b.method(k, name, method, sent[method])
+		if err != nil {
+			if err := b.soften(err); err != nil {
 				return err
 			}
-			if !isMessage(m.Result) {
-				return o.At().Errorf("the result of the method %q is not an object, so handlers cannot return it as a struct; "+
-					"if it is an open object, a struct row in the overrides makes one of it", m.Name)
-			}
+			continue // without a method
 		}
 		b.pkg.Methods = append(b.pkg.Methods, m)
 	}
@@ -147,6 +127,86 @@ func (b *builder) methods() error {
 	return nil
 }
 
+// method returns the row of the method table for a definition of kind k.
+func (b *builder) method(k *MessageKind, name, method string, from ir.Direction) (*ir.Method, error) {
+	n := b.g.Defs[name].Node
+	stems := b.stems(name, k.Suffix)
+	m := &ir.Method{Name: method, GoName: goName(stems[0]), Def: name, ParamsDef: name + "/params", ParamsMember: k.Params,
+		Notification: k.Kind == "notification", From: from, In: ir.Revs(b.g.Defs[name].In)}
+	if m.GoName == "Caller" || m.GoName == "Notifier" {
+		m.GoName += "Method" // the types that send messages have a field of that name
+	}
+	m.Const = b.unowned("Method"+joined(m.Name), "", n)
+	if err := b.claim(m.Const, "", n); err != nil {
+		return nil, err
+	}
+	stated, err := b.Messages.from(k, n)
+	if err != nil {
+		return nil, err
+	}
+	if m.From |= stated; m.From == 0 {
+		m.From = ir.FromBoth
+	}
+	if from, ok := b.Overrides.Direction(m.Name); ok {
+		m.From = sideOf[from]
+	}
+	o, object := n.(*merge.Object)
+	switch {
+	case k.Keyword != "":
+		m.ParamsDef = name
+		m.Params = resolveAlias(b.defs[name])
+		m.OptParams = object && !slices.ContainsFunc(o.Members, func(mem *merge.Member) bool { return mem.Required != 0 })
+	case object && o.Member(k.Params) != nil:
+		m.OptParams = o.Member(k.Params).Required != o.In
+		m.Params = b.memberType(name, k.Params)
+		if b.Messages.own && m.Params != nil && resolveAlias(m.Params) == ir.RawAny {
+			m.Params = nil // a base that all messages share allows any
+		}
+	}
+	if m.Params != nil && !isMessage(m.Params) {
+		at := n.At()
+		if object && o.Member(k.Params) != nil {
+			at = o.Member(k.Params).Node.At()
+		}
+		return nil, at.Errorf("the params of the method %q are not an object, so handlers cannot take them as a struct; "+
+			"if they refer to an open object, a struct row in the overrides makes one of it", m.Name)
+	}
+	if m.Notification {
+		return m, nil
+	}
+	if b.Messages.own {
+		err = b.plainResult(m, k, stems, n)
+	} else {
+		err = b.result(m, stems, o)
+	}
+	if err == nil && !isMessage(m.Result) {
+		err = n.At().Errorf("the result of the method %q is not an object, so handlers cannot return it as a struct; "+
+			"if it is an open object, a struct row in the overrides makes one of it", m.Name)
+	}
+	return m, err
+}
+
+// plainResult sets the result type of a request as the table of messages says. If the response has
+// no result, that is an object without members.
+func (b *builder) plainResult(m *ir.Method, k *MessageKind, stems []string, n merge.Node) error {
+	for _, stem := range stems {
+		def := b.paired(stem + k.Response)
+		if def == "" {
+			continue
+		}
+		if k.Result == "" {
+			m.Result = resolveAlias(b.defs[def])
+		} else if t := b.memberType(def, k.Result); t != nil && resolveAlias(t) != ir.RawAny {
+			m.Result, m.ResultDef, m.ResultMember = t, def+"/result", k.Result
+		}
+		break
+	}
+	if m.Result == nil {
+		return b.emptyResult(m, merge.NewObject(n.At(), b.g.Defs[m.Def].In))
+	}
+	return nil
+}
+
 // sides are the definitions that list the messages of one side.
 var sides = map[string]ir.Direction{
 	"ClientRequest": ir.FromClient, "ClientNotification": ir.FromClient,
@@ -155,15 +215,8 @@ var sides = map[string]ir.Direction{
 
 // methodOf returns the constant value of the member method, or "".
 func methodOf(n merge.Node) string {
-	o, ok := n.(*merge.Object)
-	if !ok || o.Member("method") == nil {
-		return ""
-	}
-	e, ok := o.Member("method").Node.(*merge.Enum)
-	if !ok || len(e.Values) != 1 {
-		return ""
-	}
-	return e.Values[0].Text()
+	k := MessageKind{Member: "method"}
+	return k.methodOf(n)
 }
 
 // isMessage reports whether t can be the params or the result of a method.
@@ -179,19 +232,13 @@ func isMessage(t ir.Type) bool {
 	return false
 }
 
-// paramsType returns the Go type of the member params of a request or notification, or nil if it
-// has none.
-func (b *builder) paramsType(def string) ir.Type {
-	st, ok := b.defs[def].(*ir.Struct)
-	if !ok {
+// memberType returns the Go type of a member of a definition that is a struct, or nil if it has none.
+func (b *builder) memberType(def, name string) ir.Type {
+	st, ok := resolveAlias(b.defs[def]).(*ir.Struct)
+	if !ok || member(st, name) == nil {
 		return nil
 	}
-	for _, f := range st.Fields {
-		if f.JSON == "params" {
-			return f.Type
-		}
-	}
-	return nil
+	return member(st, name).Type
 }
 
 // result sets the result type of a request. It is the result member of STEMResultResponse, the
@@ -238,6 +285,13 @@ func (b *builder) result(m *ir.Method, stems []string, request *merge.Object) er
 		break
 	}
 	if !primary && !ref("EmptyResult") && !ref("Result") {
+		if b.Note != nil {
+			if err := b.soften(request.At().Errorf("the method %q has no result: neither %sResult nor %[2]sResultResponse, EmptyResult or Result exists; "+
+				"it is an object without members", m.Name, stems[0])); err != nil {
+				return err
+			}
+			return b.emptyResult(m, request)
+		}
 		return request.At().Errorf("the method %q has no result: none of the definitions %sResult, %[2]sResultResponse, EmptyResult and Result exists", m.Name, stems[0])
 	}
 	if b.taskable(request) && ref("CreateTaskResult") {

@@ -22,6 +22,7 @@ type Config struct {
 	Overrides *merge.Overrides
 	Docs      Docs     // nil for no documentation
 	Link      LinkFunc // page of the specification for a definition, or nil
+	Messages  *Messages
 	// Capabilities lists the capabilities that messages need, or is nil.
 	Capabilities *Capabilities
 	// Note gets what the plan had to decide by itself, such as a second name for a type. If it is
@@ -51,6 +52,9 @@ type Base struct {
 func Build(g *merge.Graph, c Config) (*ir.Package, error) {
 	b := &builder{Config: c, g: g, defs: map[string]ir.Type{}, inline: map[string]ir.Type{}, taken: map[string]string{}, free: map[string]bool{},
 		named: map[string]bool{}, objects: map[*ir.Struct]*merge.Object{}}
+	if b.Messages == nil {
+		b.Messages = protocolMessages()
+	}
 	b.defNames = map[string]string{}
 	b.pkg = &ir.Package{Name: c.Name, Doc: c.Doc}
 	for _, label := range g.Revisions {
@@ -64,7 +68,8 @@ func Build(g *merge.Graph, c Config) (*ir.Package, error) {
 	b.joinAlike()
 	b.messages()
 	b.findFree()
-	for _, name := range reserved {
+	b.pkg.Sides, b.pkg.Plain = [2]string{b.Messages.Client, b.Messages.Server}, b.Messages.own
+	for _, name := range b.Messages.reservedNames() {
 		b.taken[name] = "the generated package itself"
 	}
 	for i, r := range b.pkg.Revisions {
@@ -132,11 +137,10 @@ func Build(g *merge.Graph, c Config) (*ir.Package, error) {
 	return b.pkg, nil
 }
 
-// reserved are names that the generated package declares for itself.
+// reserved are names that the generated package declares for itself. Those with the name of a side
+// are in [Messages].
 var reserved = []string{"Revision", "Value", "Unknown", "New", "Validate", "ValidateParams", "Definitions", "Method", "Methods", "LookupMethod",
-	"DecodeParams", "DecodeResult", "ReadMethodParams", "ReadMethodResult", "FromClient", "FromServer", "DispatchServerNotification", "DispatchClientNotification", "ServerHandler", "ClientHandler", "ServerNotificationHandler", "ClientNotificationHandler",
-	"UnimplementedServerHandler", "UnimplementedClientHandler", "UnimplementedServerNotificationHandler", "UnimplementedClientNotificationHandler",
-	"ToServer", "ToClient", "NotifyServer", "NotifyClient", "DispatchServer", "DispatchClient", "Direction", "Revisions", "ParamsNeed", "Project"}
+	"DecodeParams", "DecodeResult", "ReadMethodParams", "ReadMethodResult", "Direction", "Revisions", "ParamsNeed", "Project"}
 
 type builder struct {
 	Config
