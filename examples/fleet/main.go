@@ -103,7 +103,7 @@ func connect(url string, options ...nats.Option) (*nats.Conn, error) {
 // load copies the tasks of a bolt file to the servers. The fleet must not have started.
 func (o *options) load(ctx context.Context) error {
 	if _, err := os.Stat(o.file); err != nil {
-		return err // bolt.Open would create the file
+		return err // Import would create the file
 	}
 	nc, err := connect(o.nats)
 	if err != nil {
@@ -119,12 +119,7 @@ func (o *options) load(ctx context.Context) error {
 		return err
 	}
 	defer store.Close()
-	old, err := bolt.Open(o.file)
-	if err != nil {
-		return err
-	}
-	defer old.Close()
-	n, err := jetstream.Import(ctx, store, old)
+	n, err := jetstream.Import(ctx, store, bolt.File(o.file))
 	log.Printf("copied %d tasks", n)
 	return err
 }

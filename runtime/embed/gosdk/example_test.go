@@ -30,13 +30,9 @@ func render(ctx context.Context, _ *mcp.CallToolRequest, in film) (*mcp.CallTool
 
 // A server whose tool can be called as a task. The task survives a restart of the server.
 func Example() {
-	store, err := bolt.Open("tasks.db")
-	if err != nil {
-		log.Fatal(err)
-	}
 	s := mcp.NewServer(&mcp.Implementation{Name: "studio", Version: "1"}, nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "render", Description: "Renders a film."}, render)
-	tasks, err := gosdk.Attach(s, embed.Options{Tasks: task.Config{Store: store}, Tools: map[string]embed.Tool{"render": embed.Durable()}})
+	tasks, err := gosdk.Attach(s, embed.Options{Tasks: task.Config{Store: bolt.File("tasks.db")}, Tools: map[string]embed.Tool{"render": embed.Durable()}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -44,13 +40,9 @@ func Example() {
 }
 
 func ExampleTasks_Transport() {
-	store, err := bolt.Open("tasks.db")
-	if err != nil {
-		log.Fatal(err)
-	}
 	s := mcp.NewServer(&mcp.Implementation{Name: "studio", Version: "1"}, nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "render", Description: "Renders a film."}, render)
-	tasks, err := gosdk.Attach(s, embed.Options{Tasks: task.Config{Store: store}, Tools: map[string]embed.Tool{"render": embed.Durable()}})
+	tasks, err := gosdk.Attach(s, embed.Options{Tasks: task.Config{Store: bolt.File("tasks.db")}, Tools: map[string]embed.Tool{"render": embed.Durable()}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -28,13 +28,9 @@ func render(ctx context.Context, request mcp.CallToolRequest) (*mcp.CallToolResu
 
 // A server whose tool can be called as a task. The task survives a restart of the server.
 func Example() {
-	store, err := bolt.Open("tasks.db")
-	if err != nil {
-		log.Fatal(err)
-	}
 	s := server.NewMCPServer("studio", "1")
 	s.AddTool(mcp.NewTool("render", mcp.WithDescription("Renders a film."), mcp.WithString("film")), render)
-	tasks, err := mcpgo.Attach(s, embed.Options{Tasks: task.Config{Store: store}, Tools: map[string]embed.Tool{"render": embed.Durable()}})
+	tasks, err := mcpgo.Attach(s, embed.Options{Tasks: task.Config{Store: bolt.File("tasks.db")}, Tools: map[string]embed.Tool{"render": embed.Durable()}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -42,13 +38,9 @@ func Example() {
 }
 
 func ExampleTasks_ServeStdio() {
-	store, err := bolt.Open("tasks.db")
-	if err != nil {
-		log.Fatal(err)
-	}
 	s := server.NewMCPServer("studio", "1")
 	s.AddTool(mcp.NewTool("render", mcp.WithString("film")), render)
-	tasks, err := mcpgo.Attach(s, embed.Options{Tasks: task.Config{Store: store}, Tools: map[string]embed.Tool{"render": embed.Durable()}})
+	tasks, err := mcpgo.Attach(s, embed.Options{Tasks: task.Config{Store: bolt.File("tasks.db")}, Tools: map[string]embed.Tool{"render": embed.Durable()}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -13,7 +13,8 @@ import (
 
 // Import copies all tasks of store from, such as a bolt file, to store to, and returns the number
 // of tasks that it has created. It keeps their ids, owners, contents and journals, and for each
-// owner the order of creation; revisions start at 1. No other caller may use the stores meanwhile.
+// owner the order of creation; revisions start at 1. Import acquires from, as a Manager does, and
+// no other caller may use to meanwhile.
 // You can repeat an interrupted import: it skips the tasks that it has copied. It fails with
 // [task.ErrExists] if to has a different task with the same id. If both stores have the default key
 // of server.Config.Shared.StateKeys, that of to stays: calls that wait for input without a task and
@@ -23,6 +24,11 @@ func Import(ctx context.Context, to, from task.Store) (created int, err error) {
 		owner, id string
 		seq       uint64
 	}
+	release, err := from.Acquire()
+	if err != nil {
+		return 0, fmt.Errorf("jetstream: import: %w", err)
+	}
+	defer release()
 	var tasks []entry
 	for r, err := range from.Scan(ctx) {
 		if err != nil {
