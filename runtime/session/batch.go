@@ -30,14 +30,11 @@ func (s *Session) receiveBatch(m transport.Message) {
 		s.refuse(jsonrpc.Message{}, err, m)
 		return
 	}
-	b := &batch{s: s, to: m.Reply, session: m.Session, open: 1}
+	b := &batch{s: s, to: m.Reply, session: m.Session, open: len(items) + 1}
 	for _, item := range items {
-		if item.Message.Kind == jsonrpc.KindRequest || item.Message.Kind == jsonrpc.KindInvalid {
-			b.mu.Lock()
-			b.open++
-			b.mu.Unlock()
+		if !s.take(&item.Message, item.Err, &transport.Message{Text: item.Message.Params, Reply: b, Context: m.Context, Session: m.Session}) {
+			b.skip()
 		}
-		s.take(&item.Message, item.Err, &transport.Message{Text: item.Message.Params, Reply: b, Context: m.Context, Session: m.Session})
 	}
 	b.skip()
 }

@@ -259,6 +259,8 @@ func TestBatchesAreServedOnlyInTheirRevision(t *testing.T) {
 			< [{"jsonrpc":"2.0","id":5,"result":{}}]
 			> [{"jsonrpc":"2.0","id":4,"method":"x/panic"}]
 			< [{"jsonrpc":"2.0","id":4,"error":{"code":-32603}}]
+			> [{"jsonrpc":"2.0","id":6},{"jsonrpc":"2.0","id":7,"method":"x/nothing"},{"jsonrpc":"2.0","id":8,"result":{}},{"jsonrpc":"2.0","id":9,"method":"x/nothing"}]
+			< [{"jsonrpc":"2.0","id":6,"error":{"code":-32600}},{"jsonrpc":"2.0","id":7,"result":{}},{"jsonrpc":"2.0","id":9,"result":{}}]
 		`)
 	})
 }

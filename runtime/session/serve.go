@@ -99,20 +99,20 @@ func (s *Session) receive(m transport.Message) {
 	s.take(&message, err, &m)
 }
 
-// take processes a message, or its error err. Its parameters are pointers, because the frames below
-// it may be on the stack of a handler of the peer.
-func (s *Session) take(message *jsonrpc.Message, err error, m *transport.Message) {
+// take processes a message, or its error err. It reports whether the Reply of the message gets an
+// answer, or the end without one. Its parameters are pointers, because the frames below it may be on
+// the stack of a handler of the peer.
+func (s *Session) take(message *jsonrpc.Message, err error, m *transport.Message) (answers bool) {
 	if longer(message.ID, maxID) {
 		message.ID = jsonrpc.ID{}
 		err = fmt.Errorf("%w: longer than %d bytes", jsonrpc.ErrID, maxID)
 	}
 	if err != nil {
-		s.refuse(*message, err, *m)
-		return
+		return s.refuse(*message, err, *m)
 	}
 	switch message.Kind {
 	case jsonrpc.KindRequest:
-		s.request(*message, *m)
+		return s.request(*message, *m)
 	case jsonrpc.KindNotification:
 		if message.Method == mcp.MethodNotificationsProgress {
 			s.progressed(message.Params)
@@ -124,6 +124,7 @@ func (s *Session) take(message *jsonrpc.Message, err error, m *transport.Message
 	case jsonrpc.KindErrorResponse:
 		s.answered(message.ID, answer{err: message.Error})
 	}
+	return false
 }
 
 // longer reports whether the text of an id or a token has more than max bytes.
@@ -135,21 +136,23 @@ func longer(id codec.Scalar, max int) bool {
 	return len(text) > max
 }
 
-// refuse answers an invalid message with an error, unless it is a notification or an answer.
-func (s *Session) refuse(message jsonrpc.Message, err error, m transport.Message) {
+// refuse answers an invalid message with an error, unless it is a notification or an answer. It
+// reports whether it does.
+func (s *Session) refuse(message jsonrpc.Message, err error, m transport.Message) (answers bool) {
 	cause := boundary.Text(boundary.ErrorText(err), 1<<10) // it may quote the message
 	switch message.Kind {
 	case jsonrpc.KindResponse, jsonrpc.KindErrorResponse:
 		// Without a result and an error, it may also be a request that lacks its method.
 		if s.answered(message.ID, invalidAnswer(err)) || !errors.Is(err, jsonrpc.ErrNeither) {
-			return
+			return false
 		}
 	case jsonrpc.KindNotification:
 		s.warn("notification rejected", "method", boundary.Text(message.Method, maxMethod), "error", cause)
-		return
+		return false
 	}
 	s.warn("message rejected", "error", cause)
 	s.reject(message, &jsonrpc.Error{Code: jsonrpc.CodeOf(err), Message: cause}, m)
+	return true
 }
 
 // invalidAnswer returns the answer for a response that is invalid because of err.
@@ -212,14 +215,14 @@ func answerTo(ctx context.Context, r response) (err error) {
 	return r.to.Answer(ctx, r.text, r.failed)
 }
 
-// request starts serving a request, or rejects it.
-func (s *Session) request(message jsonrpc.Message, m transport.Message) {
+// request starts serving a request, or rejects it. It returns false if it drops the request.
+func (s *Session) request(message jsonrpc.Message, m transport.Message) (answers bool) {
 	if m.Session > 0 && m.Session <= s.reopening.withdrawn {
-		return // it was on its way when its session was lost
+		return false // it was on its way when its session was lost
 	}
 	if s.Traits().InputInResults {
 		s.warn("request of the server dropped", "method", boundary.Text(message.Method, 100))
-		return
+		return false
 	}
 	var meta modern.RequestMeta
 	stated := false
@@ -229,11 +232,11 @@ func (s *Session) request(message jsonrpc.Message, m transport.Message) {
 	if message.Method == mcp.MethodPing && !stated {
 		text, _ := encodeResult(message.ID, nil)
 		s.reply(response{m.Reply, text, nil, m.Session}) // at once, even while overloaded or before initialize
-		return
+		return true
 	}
 	if len(message.Method) > maxMethod {
 		s.reject(message, jsonrpc.MethodNotFound(boundary.Text(message.Method, 100)), m)
-		return
+		return true
 	}
 	in := &struct {
 		request   Request
@@ -264,10 +267,11 @@ func (s *Session) request(message jsonrpc.Message, m transport.Message) {
 		failed := req.Failure(err)
 		c.side.cfg.rejected(message.Method, failed)
 		s.reply(response{m.Reply, engine.EncodeError(message.ID, failed), failed, m.Session})
-		return
+		return true
 	}
 	s.life.work.Add(1)
 	go c.serve() // ends when the handler returns
+	return true
 }
 
 // admit adds a request to inbound, or returns the error that rejects it.
