@@ -82,8 +82,16 @@ type reply struct {
 	c *conn
 }
 
+// Send writes a message to the connection after the answer. The caller would do the same, and the
+// message would be observed twice.
 func (r *reply) Send(ctx context.Context, text []byte) error {
-	return r.c.sent(text, func() error { return r.Reply.Send(ctx, text) })
+	return r.c.sent(text, func() error {
+		err := r.Reply.Send(ctx, text)
+		if errors.Is(err, transport.ErrAnswered) {
+			return r.c.Conn.Write(ctx, transport.Message{Text: text})
+		}
+		return err
+	})
 }
 
 func (r *reply) Answer(ctx context.Context, text []byte, failed *jsonrpc.Error) error {

@@ -103,11 +103,16 @@ func TestMessagesOfRequestsAreObserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var recorded bytes.Buffer
 		recorder := tap.NewRecorder(&recorded)
+		answered := make(chan struct{})
 		handler := streamable.NewHandler(func(_ *http.Request, c transport.Conn) {
 			session.Serve(recorder.Wrap(c, "a", mcp.FromServer), &mcp.InitializeResult{}, &session.Config{
 				Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 					if req.Method == "custom/call" {
 						req.Session.Notify(ctx, "custom/event", nil)
+						go func() { // ends once the request is answered
+							<-answered
+							req.Session.Notify(context.WithoutCancel(ctx), "custom/late", nil)
+						}()
 					}
 					return nil, nil
 				},
@@ -130,13 +135,16 @@ func TestMessagesOfRequestsAreObserved(t *testing.T) {
 				id = w.Header().Get("Mcp-Session-Id")
 			}
 		}
+		close(answered)
+		synctest.Wait()
 		for _, want := range []string{
 			`"from":"server","message":{"jsonrpc":"2.0","id":0,"result":{`,
 			`"from":"server","message":{"jsonrpc":"2.0","method":"custom/event"}}`,
 			`"from":"server","message":{"jsonrpc":"2.0","id":1,"result":{}}}`,
+			`"from":"server","message":{"jsonrpc":"2.0","method":"custom/late"}}`,
 		} {
-			if !strings.Contains(recorded.String(), want) {
-				t.Errorf("%s is not recorded:\n%s", want, &recorded)
+			if n := strings.Count(recorded.String(), want); n != 1 {
+				t.Errorf("%s is recorded %d times:\n%s", want, n, &recorded)
 			}
 		}
 	})
