@@ -205,7 +205,7 @@ func (c *serverConn) add(ctx context.Context, st *serverStream, m outgoing, room
 	case c.isOver():
 		c.out.release(room)
 		return nil, transport.ErrClosed
-	case m.of != nil && m.of.answered:
+	case m.of != nil && m.of.answered.Load():
 		c.out.release(room)
 		return nil, transport.ErrAnswered
 	}

@@ -198,3 +198,38 @@ func TestWaitForRoomEnds(t *testing.T) {
 		})
 	}
 }
+
+// A message that follows the answer to its request does not wait for the stream of the batch, which
+// the client may have stopped reading.
+func TestMessageAfterAnswerDoesNotWaitForItsBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tools := newTools()
+		sent := make(chan time.Duration, 1)
+		tools.configure = func(cfg *session.Config) {
+			cfg.Handler = func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+				switch {
+				case req.Method != "tools/call":
+				case strings.Contains(string(req.Params), `"long"`):
+					peer, _ := session.PeerFrom(ctx)
+					for range 3 {
+						peer.Notify(ctx, "notifications/message", &mcp.LoggingMessageNotificationParams{Level: "info", Data: []byte(`"` + strings.Repeat("x", logLength) + `"`)})
+					}
+				default:
+					go func() { // ends once the message is sent
+						time.Sleep(time.Second)
+						start := time.Now()
+						req.Session.Notify(context.WithoutCancel(ctx), "notifications/message", &mcp.LoggingMessageNotificationParams{Level: "info", Data: []byte(`"late"`)})
+						sent <- time.Since(start)
+					}()
+				}
+				return nil, nil
+			}
+		}
+		s := serveOver(t, streamable.HandlerOptions{Limits: streamable.Limits{Queue: logLength * 5 / 2}, Streams: streamable.Streams{After: -1}}, tools, plain)
+		id := s.openSession(initializeOld)
+		s.do("POST", "["+call(1, "long")+","+call(2, "late")+"]", "MCP-Session-Id", id) // not read
+		if d := <-sent; d > 0 {
+			t.Errorf("the message has waited for %v", d)
+		}
+	})
+}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -46,7 +47,7 @@ type incoming struct {
 	c        *serverConn
 	st       *serverStream
 	id       jsonrpc.ID
-	answered bool // guarded by the order of the stream
+	answered atomic.Bool // written with the order of the stream held
 }
 
 type incomingKey struct{}
@@ -59,10 +60,14 @@ func (i *incoming) Value(key any) any {
 	return i.Context.Value(key)
 }
 
-// Send implements [transport.Reply].
+// Send implements [transport.Reply]. After the answer, it does not wait for room in the stream of a
+// batch.
 func (i *incoming) Send(ctx context.Context, text []byte) error {
-	if i.c.isOver() {
+	switch {
+	case i.c.isOver():
 		return transport.ErrClosed
+	case i.answered.Load():
+		return transport.ErrAnswered
 	}
 	return i.c.send(ctx, i.st, outgoing{text: text, of: i})
 }
@@ -83,7 +88,7 @@ func (i *incoming) Answer(ctx context.Context, text []byte, _ *jsonrpc.Error) er
 // is the answer to the only request, and is sent as JSON. order must be held.
 func (st *serverStream) next(m outgoing) (e Event, alone bool) {
 	if m.answer {
-		m.of.answered = true
+		m.of.answered.Store(true)
 		st.unanswered--
 	}
 	last := m.answer && st.unanswered == 0
@@ -99,7 +104,7 @@ func (st *serverStream) abandon() {
 	defer st.order.Unlock()
 	st.body.Release()
 	for i := range st.requests {
-		st.requests[i].answered = true
+		st.requests[i].answered.Store(true)
 	}
 }
 
