@@ -23,26 +23,12 @@ import (
 // no panic of the application can end the process there.
 var unguarded = map[string]string{
 	"field auth.Now":                "it is a clock, which tests set",
-	"field task.Changed":            "a Manager sets it; it only wakes goroutines",
-	"field task.Departed":           "a Manager sets it; it only wakes goroutines",
-	"field task.Load":               "a Manager sets it; it only reads counters",
-	"field task.Message":            "a Manager sets it; the message is handled in another goroutine",
-	"field task.Offered":            "a Manager sets it; the offer is handled in another goroutine",
-	"field task.Queried":            "a Manager sets it, and calls Config.Hooks.Queried inside of package boundary",
-	"field task.Shared":             "a Manager sets it; it only wakes goroutines",
 	"param Push.take":               "a session or a wrapper of this repository passes it",
 	"param Subscribe.receive":       "a server passes it; it only queues notices",
 	"streamable.EventStore.Forget":  "guardStore wraps it",
 	"streamable.Locator.Alive":      "guardedLocator wraps it",
 	"streamable.Locator.Release":    "guardedLocator wraps it",
 	"streamable.SessionStore.Touch": "guardStore wraps it",
-	"task.Membership.Alive":         "safeMembership wraps it",
-	"task.Membership.Expired":       "safeMembership wraps it",
-	"task.Membership.Follow":        "safeMembership wraps it",
-	"task.Membership.Leave":         "safeMembership wraps it",
-	"task.Membership.Members":       "safeMembership wraps it",
-	"task.Membership.Self":          "safeMembership wraps it",
-	"task.Membership.Share":         "safeMembership wraps it",
 	"transport.Unwrapper.Unwrap":    "it returns a field",
 }
 

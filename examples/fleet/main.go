@@ -126,7 +126,10 @@ func (o *options) load(ctx context.Context) error {
 
 // run runs the process until ctx ends.
 func (o *options) run(ctx context.Context) error {
-	o.name = cmp.Or(o.name, task.Member{}.WithDefaults().Name)
+	if o.name == "" {
+		host, _ := os.Hostname()
+		o.name = fmt.Sprintf("%s-%d", host, os.Getpid())
+	}
 	nc, err := connect(o.nats, nats.Name(o.name))
 	if err != nil {
 		return err

@@ -27,6 +27,7 @@ import (
 	"github.com/mcpwire/mcpwire/internal/must"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/internal/fleets"
 	"github.com/mcpwire/mcpwire/runtime/internal/memory"
 	"github.com/mcpwire/mcpwire/runtime/otel"
 	"github.com/mcpwire/mcpwire/runtime/server"
@@ -373,7 +374,7 @@ type abilities struct {
 
 func (*abilities) Health() error  { return errors.New("disk full") }
 func (*abilities) Now() time.Time { return time.Unix(1, 0) }
-func (a *abilities) Join(context.Context, task.Member, task.Events) (task.Membership, error) {
+func (a *abilities) Join(context.Context, task.Member, fleets.Events) (fleets.Membership[task.Member, task.Record], error) {
 	a.joined = true
 	return nil, errors.New("no servers")
 }
@@ -399,7 +400,7 @@ func TestMeasuredStoreKeepsAbilities(t *testing.T) {
 	if now := outer.Now(); !now.Equal(time.Unix(1, 0)) {
 		t.Errorf("the time is %v", now)
 	}
-	if _, err := outer.Join(t.Context(), task.Member{}, task.Events{}); err == nil || !inner.joined {
+	if _, err := outer.Join(t.Context(), task.Member{}, fleets.Events{}); err == nil || !inner.joined {
 		t.Errorf("the inner store was not joined: %v", err)
 	}
 	if _, err := outer.Get(t.Context(), "missing"); !errors.Is(err, task.ErrNotFound) {

@@ -30,7 +30,7 @@ func (f *fleet) attend(r *Record) *Run {
 	defer f.mu.Unlock()
 	each := f.followed[r.ID]
 	if each.attendant == nil {
-		run := &Run{m: f.m, id: r.ID, seq: r.Seq, method: r.Method, token: r.Token, extension: r.Extension()}
+		run := &Run{m: f.m, id: r.ID, seq: r.Seq, method: r.Method, token: r.Token, extension: r.extension()}
 		run.usage = taskUsage{principal: r.Owner, bytes: r.Bytes, revision: r.Revision}
 		run.progress.restart()
 		if held != nil {
@@ -212,7 +212,7 @@ func (to everywhere) Notify(ctx context.Context, method string, params codec.Enc
 
 // createElsewhere stores a task that other members run. The attendant of the task exists until the
 // task is terminal, so that the creator receives what the work sends.
-func (m *Manager) createElsewhere(ctx context.Context, membership Membership, r *Record, via Requestor) error {
+func (m *Manager) createElsewhere(ctx context.Context, membership membership, r *Record, via Requestor) error {
 	f := m.fleet
 	r.Claim = Claim{}
 	run := f.attend(r)

@@ -159,7 +159,7 @@ func (m *Manager) create(ctx context.Context, q *Request, r *Record) error {
 
 // storeAndStart stores a task and starts its work. It registers the run before it stores the task,
 // so that an early cancellation reaches the work. Membership is nil if the store is not shared.
-func (m *Manager) storeAndStart(ctx context.Context, membership Membership, r *Record, q *Request, work Work) error {
+func (m *Manager) storeAndStart(ctx context.Context, membership membership, r *Record, q *Request, work Work) error {
 	begun, values := q.Begun, q.Values
 	if values == nil {
 		values = ctx

@@ -98,7 +98,7 @@ func (m *Manager) parkAfter(run *Run) time.Duration {
 const maxParkAfter = 24 * time.Hour
 
 // drain calls Drain of a membership.
-func drain(membership Membership) {
+func drain(membership membership) {
 	boundary.Run(func() error { membership.Drain(); return nil })
 }
 

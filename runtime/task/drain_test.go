@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/fleets"
 	"github.com/mcpwire/mcpwire/runtime/internal/memory"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -264,7 +265,7 @@ func TestDrainingMemberIsOfferedNothing(t *testing.T) {
 			t.Errorf("%d runs at the member that drains, %+v at the other", a.runs.Load(), b.Stats())
 		}
 		id := a.create(t, nil)
-		if err := a.Internals(taskrules.Caller{}).TakeOver(t.Context(), id); !errors.Is(err, task.ErrNotMovable) {
+		if err := a.Internals(taskrules.Caller{}).TakeOver(t.Context(), id); !errors.Is(err, taskrules.ErrNotMovable) {
 			t.Errorf("taken over: %v", err)
 		}
 	})
@@ -554,8 +555,8 @@ func TestDrainingMemberDeclinesOffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
 		store := &racingStore{FleetStore: f.Store()}
-		var events task.Events
-		store.set(hooks{afterJoin: func(e task.Events) { events = e }})
+		var events fleets.Events
+		store.set(hooks{afterJoin: func(e fleets.Events) { events = e }})
 		a := newManager(t, task.Config{Store: store, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return untilDone }}})
 		front := join(t, f, task.Config{Member: task.Member{Tools: []string{}}}, nil)
 		if err := a.Drain(t.Context()); err != nil {

@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 )
 
-// Extension reports whether the task was created under the Tasks extension rather than by a request
+// extension reports whether the task was created under the Tasks extension rather than by a request
 // of a session.
-func (r *Record) Extension() bool {
+func (r *Record) extension() bool {
 	return r.Protocol.Traits().TasksByServer
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/fleets"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 )
 
@@ -46,9 +47,9 @@ type fleet struct {
 
 	// mu may be locked while the Manager's mu is held, but not the other way round.
 	mu         sync.Mutex
-	membership Membership
+	membership membership
 	own        map[string]bool      // IDs of all memberships of this process
-	missing    []Missing            // what this member has refused
+	missing    []fleets.Missing     // what this member has refused
 	followed   map[string]*followed // by task id
 	changes    []string             // ids of tasks to inspect
 	doubts     map[string]Claim     // see doubt; by task id
@@ -97,7 +98,7 @@ func (m *Manager) joinFleet(ctx context.Context) error {
 // set sets the membership, and returns the ids of the tasks that this member follows. Any revision
 // of them may be right then: if the store has lost its latest writes, the lease ends, unless its
 // renewals are not among them; see lost.
-func (f *fleet) set(membership Membership) (ids []string) {
+func (f *fleet) set(membership membership) (ids []string) {
 	f.mu.Lock()
 	f.membership = membership
 	f.own[membership.Self().ID] = true
@@ -138,9 +139,9 @@ func (f *fleet) acquit(r *Record) error {
 }
 
 // join calls Join of the store.
-func (f *fleet) join(ctx context.Context) (membership Membership, err error) {
+func (f *fleet) join(ctx context.Context) (membership membership, err error) {
 	defer boundary.Catch(&err)
-	membership, err = f.m.cfg.Store.Join(ctx, f.m.cfg.Member, Events{
+	membership, err = f.m.cfg.Store.Join(ctx, f.m.cfg.Member, fleets.Events{
 		Departed: func() { f.scan(); f.m.scheduler.departed() },
 		Shared:   f.m.scheduler.shared,
 		Offered:  func(id string) { f.m.spawn(func() { f.offered(id) }) },
@@ -154,7 +155,7 @@ func (f *fleet) join(ctx context.Context) (membership Membership, err error) {
 }
 
 // current returns the membership.
-func (f *fleet) current() Membership {
+func (f *fleet) current() membership {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.membership
@@ -170,7 +171,7 @@ func (f *fleet) leave() {
 }
 
 // lapsed reports whether the lease of a membership has ended.
-func lapsed(membership Membership) bool {
+func lapsed(membership membership) bool {
 	select {
 	case <-membership.Expired():
 		return true
@@ -218,7 +219,7 @@ func (f *fleet) scan() {
 
 // watchLease ends all work once the lease of a membership has ended, and then closes the channel
 // that it returns. It waits for nothing else, such as a store that does not answer.
-func (f *fleet) watchLease(membership Membership) <-chan struct{} {
+func (f *fleet) watchLease(membership membership) <-chan struct{} {
 	fenced := make(chan struct{})
 	f.m.spawn(func() { // ends with the membership or the Manager
 		select {
@@ -232,7 +233,7 @@ func (f *fleet) watchLease(membership Membership) <-chan struct{} {
 }
 
 // fenceAll ends all work after the lease of a membership has ended.
-func (f *fleet) fenceAll(membership Membership) {
+func (f *fleet) fenceAll(membership membership) {
 	m := f.m
 	m.audit.nLapsed.Add(1)
 	m.cfg.Logger.Warn("lease ended", "member", membership.Self().ID)
@@ -251,7 +252,7 @@ func (f *fleet) fenceAll(membership Membership) {
 // rejoin joins the fleet again after the lease has ended.
 func (f *fleet) rejoin() {
 	m := f.m
-	var membership Membership
+	var membership membership
 	for {
 		var err error
 		if membership, err = f.join(m.lifetime); err == nil {
@@ -289,7 +290,7 @@ func (f *fleet) follow(id string) {
 
 // follower registers a task with the current membership. The caller holds mu.
 func (f *fleet) follower(id string) (stop func()) {
-	return f.membership.Follow(id, Follower{
+	return f.membership.Follow(id, fleets.Follower{
 		Changed: func() { f.changed(id) },
 		Message: func(message []byte) { f.received(id, message) },
 	})
@@ -563,7 +564,7 @@ func (run *Run) tryChange(ctx context.Context, f func(r *Record) error) (Record,
 
 // newClaim returns the membership of this process and the claim of a task that it creates. They are
 // zero if the store is not shared.
-func (m *Manager) newClaim() (membership Membership, claim Claim, err error) {
+func (m *Manager) newClaim() (membership membership, claim Claim, err error) {
 	if m.fleet == nil {
 		return nil, claim, nil
 	}
@@ -664,7 +665,7 @@ func (f *fleet) adoptOrphans(all bool) (left bool) {
 }
 
 // orphans calls Orphans of a membership and returns its panics as errors.
-func orphans(ctx context.Context, membership Membership) iter.Seq2[Record, error] {
+func orphans(ctx context.Context, membership membership) iter.Seq2[Record, error] {
 	return safely(func() iter.Seq2[Record, error] { return membership.Orphans(ctx) })
 }
 
@@ -679,7 +680,7 @@ func (f *fleet) doubt(id string, from Claim) {
 // ownOrphans returns the briefs of the tasks that this member holds without a run, and of the tasks
 // that another member has taken from it before that member ended. It reports whether a pending
 // write may still make this member the holder of a task.
-func (f *fleet) ownOrphans(membership Membership) (briefs []Record, open bool) {
+func (f *fleet) ownOrphans(membership membership) (briefs []Record, open bool) {
 	self, members := membership.Self(), membership.Members()
 	f.mu.Lock()
 	doubts := f.doubts
@@ -849,9 +850,9 @@ func (m *Manager) Members() []Member {
 }
 
 // load returns the load of this member.
-func (m *Manager) load() Load {
+func (m *Manager) load() fleets.Load {
 	s := m.Stats()
-	return Load{Running: s.Running, Queued: s.Queued, Parked: s.Parked}
+	return fleets.Load{Running: s.Running, Queued: s.Queued, Parked: s.Parked}
 }
 
 // Query sends a request to all living members of the fleet, this one included, and returns what
@@ -879,16 +880,13 @@ func (m *Manager) queried(request []byte) (response []byte) {
 	return response
 }
 
-// ErrNotMovable reports that an operator cannot move a task to this process.
-var ErrNotMovable = errors.New("task: only restartable work of a fleet can be taken over")
-
 // TakeOver makes this member of a fleet the holder of an unfinished task, for an operator: the work
 // ends in the other process, and runs again here from its journal. If this
 // member holds the task already, TakeOver ends the context of the work and returns; the next run
 // starts once the work has returned.
 //
 // TakeOver fails with [ErrNotFound], with [ErrClosed], with a [*MoveError] if the task is terminal,
-// and with [ErrNotMovable] if the work is not restartable, if this member drains, does not have the
+// and with taskrules.ErrNotMovable if the work is not restartable, if this member drains, does not have the
 // tool or lacks a label of the task, or if the task is about to fail because of
 // [Recovery.MaxReruns].
 func (m managerInternals) TakeOver(ctx context.Context, id string) error {
@@ -902,13 +900,13 @@ func (m managerInternals) TakeOver(ctx context.Context, id string) error {
 	case r.terminal():
 		return &MoveError{r.Status, mcp.TaskStatusWorking}
 	case m.fleet == nil || !r.Restartable:
-		return ErrNotMovable
+		return taskrules.ErrNotMovable
 	case m.draining.Load():
-		return fmt.Errorf("%w: this member drains", ErrNotMovable)
+		return fmt.Errorf("%w: this member drains", taskrules.ErrNotMovable)
 	case m.lacks(r.Labels...) != "":
-		return fmt.Errorf("%w: this member does not have the label %q", ErrNotMovable, m.lacks(r.Labels...))
+		return fmt.Errorf("%w: this member does not have the label %q", taskrules.ErrNotMovable, m.lacks(r.Labels...))
 	case r.Phase == taskrules.PhaseDoomed:
-		return fmt.Errorf("%w: %s", ErrNotMovable, doomedText(&r))
+		return fmt.Errorf("%w: %s", taskrules.ErrNotMovable, doomedText(&r))
 	}
 	if run := m.findRun(id); run != nil {
 		m.fence(run) // removeRun looks for the task again
@@ -916,10 +914,10 @@ func (m managerInternals) TakeOver(ctx context.Context, id string) error {
 	}
 	err := m.fleet.claim(r.Brief(), false)
 	if err == errUnknownWork {
-		return fmt.Errorf("%w: this member does not have its tool", ErrNotMovable)
+		return fmt.Errorf("%w: this member does not have its tool", taskrules.ErrNotMovable)
 	}
 	if errors.Is(err, errTaken) {
-		return fmt.Errorf("%w: another member has just claimed it", ErrNotMovable)
+		return fmt.Errorf("%w: another member has just claimed it", taskrules.ErrNotMovable)
 	}
 	return err
 }

@@ -17,12 +17,13 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/fleets"
 	"github.com/mcpwire/mcpwire/runtime/internal/memory"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// racingStore is a store of a member that calls hooks. As task.Membership demands, it reports a
+// racingStore is a store of a member that calls hooks. As fleets.Membership demands, it reports a
 // write for which it has returned an error.
 type racingStore struct {
 	*memory.FleetStore
@@ -34,8 +35,8 @@ type racingStore struct {
 
 	mu       sync.Mutex
 	hooks    hooks
-	last     task.Membership           // of the latest Join
-	followed map[*task.Follower]string // by call of Follow, the id of the task
+	last     fleets.Membership[task.Member, task.Record] // of the latest Join
+	followed map[*fleets.Follower]string                 // by call of Follow, the id of the task
 }
 
 // hooks are functions that are called where another member may be faster, or where the store may
@@ -48,7 +49,7 @@ type hooks struct {
 	lag          func() time.Duration // how old the data is that Get and Journal return
 	beforeCreate func()
 	beforeUpdate func()
-	afterJoin    func(e task.Events) // before Join returns
+	afterJoin    func(e fleets.Events) // before Join returns
 	offer        func() error
 	announce     func()
 	reserve      func() error // after the quota was written
@@ -67,7 +68,7 @@ func (s *racingStore) get() hooks {
 	return s.hooks
 }
 
-func (s *racingStore) latest() task.Membership {
+func (s *racingStore) latest() fleets.Membership[task.Member, task.Record] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.last
@@ -218,7 +219,7 @@ func (s *racingStore) report(id string) {
 	}
 }
 
-func (s *racingStore) Join(ctx context.Context, m task.Member, e task.Events) (task.Membership, error) {
+func (s *racingStore) Join(ctx context.Context, m task.Member, e fleets.Events) (fleets.Membership[task.Member, task.Record], error) {
 	membership, err := s.FleetStore.Join(ctx, m, e)
 	if f := s.get().afterJoin; f != nil {
 		f(e)
@@ -233,7 +234,7 @@ func (s *racingStore) Join(ctx context.Context, m task.Member, e task.Events) (t
 }
 
 type racingMembership struct {
-	task.Membership
+	fleets.Membership[task.Member, task.Record]
 	store *racingStore
 }
 
@@ -253,12 +254,12 @@ func (m racingMembership) Orphans(ctx context.Context) iter.Seq2[task.Record, er
 	}
 }
 
-func (m racingMembership) Follow(id string, f task.Follower) (stop func()) {
+func (m racingMembership) Follow(id string, f fleets.Follower) (stop func()) {
 	s := m.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.followed == nil {
-		s.followed = map[*task.Follower]string{}
+		s.followed = map[*fleets.Follower]string{}
 	}
 	s.followed[&f] = id
 	if changed := f.Changed; s.history != nil {
@@ -285,14 +286,14 @@ func (m racingMembership) Offer(ctx context.Context, member, id string) error {
 	return m.Membership.Offer(ctx, member, id)
 }
 
-func (m racingMembership) Announce(missing []task.Missing) {
+func (m racingMembership) Announce(missing []fleets.Missing) {
 	if f := m.store.get().announce; f != nil {
 		f()
 	}
 	m.Membership.Announce(missing)
 }
 
-func (m racingMembership) Reserve(ctx context.Context, quota string, r task.Reservation) error {
+func (m racingMembership) Reserve(ctx context.Context, quota string, r fleets.Reservation) error {
 	err := m.Membership.Reserve(ctx, quota, r)
 	if f := m.store.get().reserve; f != nil && err == nil {
 		err = f()

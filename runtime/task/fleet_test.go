@@ -606,7 +606,7 @@ func TestTakeOver(t *testing.T) {
 			t.Errorf("found %s entries", got)
 		}
 		other := start(t, a.Manager, untilDone).TaskID
-		if err := b.Internals(taskrules.Caller{}).TakeOver(t.Context(), other); !errors.Is(err, task.ErrNotMovable) {
+		if err := b.Internals(taskrules.Caller{}).TakeOver(t.Context(), other); !errors.Is(err, taskrules.ErrNotMovable) {
 			t.Errorf("work that is not restartable: %v", err)
 		}
 	})

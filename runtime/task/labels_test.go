@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/internal/fleets"
 	"github.com/mcpwire/mcpwire/runtime/internal/memory"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -122,7 +123,7 @@ func TestTaskWithoutMemberIsNotPolled(t *testing.T) {
 			t.Errorf("%d reads while the task waits, logged %d times", n, lines)
 		}
 		offered := make(chan string, 10)
-		gpu, err := f.Store().Join(t.Context(), task.Member{Labels: []string{"gpu"}}, task.Events{
+		gpu, err := f.Store().Join(t.Context(), task.Member{Labels: []string{"gpu"}}, fleets.Events{
 			Departed: func() {}, Shared: func(string) {}, Offered: func(id string) { offered <- id },
 		})
 		if err != nil {
@@ -263,7 +264,7 @@ func TestMemberRefusesTaskWhoseLabelsItLacks(t *testing.T) {
 		a, b := join(t, f, labelled("cpu"), untilDone), join(t, f, labelled("gpu"), untilDone)
 		held := b.createWith(t, "gpu")
 		waits := a.createWith(t, "gpu", "region=eu")
-		sender, err := f.Store().Join(t.Context(), task.Member{Tools: []string{}}, task.Events{Departed: func() {}, Offered: func(string) {}, Shared: func(string) {}})
+		sender, err := f.Store().Join(t.Context(), task.Member{Tools: []string{}}, fleets.Events{Departed: func() {}, Offered: func(string) {}, Shared: func(string) {}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -275,7 +276,7 @@ func TestMemberRefusesTaskWhoseLabelsItLacks(t *testing.T) {
 		}
 		a.isHeld(t, "", waits)
 		for id, missing := range map[string]string{held: "gpu", waits: "gpu"} {
-			if err := a.Internals(taskrules.Caller{}).TakeOver(t.Context(), id); !errors.Is(err, task.ErrNotMovable) || !strings.HasSuffix(err.Error(), fmt.Sprintf("does not have the label %q", missing)) {
+			if err := a.Internals(taskrules.Caller{}).TakeOver(t.Context(), id); !errors.Is(err, taskrules.ErrNotMovable) || !strings.HasSuffix(err.Error(), fmt.Sprintf("does not have the label %q", missing)) {
 				t.Errorf("taken over: %v", err)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/fleets"
 )
 
 // placement is what decides which members can run a task.
@@ -39,26 +40,18 @@ func (r *Record) unclaimedNew() bool {
 // may leave such a task to it for one lease, and does not know that no member serves the task.
 const maxMissing = 64
 
-// Missing is what a member of a fleet does not have of a tool: one version of its work, or the
-// tool.
-type Missing struct {
-	Tool    string `json:"tool"`              // see [Request.Name]
-	Version string `json:"version,omitempty"` // the version, unless All is set
-	All     bool   `json:"all,omitempty"`     // the member does not have the tool in any version
-}
-
 // missing returns what a member that refuses the task is missing.
-func (p *placement) missing() Missing {
+func (p *placement) missing() fleets.Missing {
 	if p.begun {
-		return Missing{Tool: p.tool, Version: p.version}
+		return fleets.Missing{Tool: p.tool, Version: p.version}
 	}
-	return Missing{Tool: p.tool, All: true}
+	return fleets.Missing{Tool: p.tool, All: true}
 }
 
 // has reports whether a member may have the tool and the version that a task needs. Until it has
 // refused such a task, it may.
 func (m *Member) has(p *placement) bool {
-	return p.job || p.bound || !slices.ContainsFunc(m.Missing, func(x Missing) bool {
+	return p.job || p.bound || !slices.ContainsFunc(m.Missing, func(x fleets.Missing) bool {
 		return x.Tool == p.tool && (x.All || p.begun && x.Version == p.version)
 	})
 }

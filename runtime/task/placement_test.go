@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/fleets"
 	"github.com/mcpwire/mcpwire/runtime/internal/memory"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -405,7 +406,7 @@ func TestMemberRefusesManyTools(t *testing.T) {
 			t.Errorf("%d tasks refused, want %d", len(old.refused), tools)
 		}
 		for _, other := range front.Members() {
-			if want := (task.Missing{Tool: "tool 69", All: true}); other.Name == "old" && (len(other.Missing) != announced || other.Missing[announced-1] != want) {
+			if want := (fleets.Missing{Tool: "tool 69", All: true}); other.Name == "old" && (len(other.Missing) != announced || other.Missing[announced-1] != want) {
 				t.Errorf("the member announces %v", other.Missing)
 			}
 		}

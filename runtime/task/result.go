@@ -41,7 +41,7 @@ func (m *Manager) result(ctx context.Context, principal, id string, via Requesto
 	if r.Error != nil {
 		return Outcome{Error: decodeError(r.Error)}, nil
 	}
-	if r.Extension() {
+	if r.extension() {
 		if r.Result, err = taskrules.RelateValid(r.Result, r.ID); err != nil {
 			return Outcome{}, m.logFault("read task", err)
 		}

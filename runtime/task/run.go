@@ -130,7 +130,7 @@ func (m *Manager) newRun(ctx context.Context, r *Record, via Requestor) (*Run, e
 		run.ctx.Store(&both.ctx)
 	}
 	run.m, run.id, run.seq, run.method, run.token, run.lastSeen, run.creator = m, r.ID, r.Seq, r.Method, r.Token, via, via
-	run.recoverable, run.extension = r.Restartable || r.Runner != "", r.Extension()
+	run.recoverable, run.extension = r.Restartable || r.Runner != "", r.extension()
 	run.usage = taskUsage{principal: r.Owner, bytes: r.Bytes, revision: r.Revision, requestBytes: int64(len(r.Params))}
 	if r.TTL != 0 {
 		run.expires = r.Expires().UnixMicro()

@@ -6,12 +6,13 @@ import (
 	"log/slog"
 
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/fleets"
 )
 
 // safeMembership is a Membership of a user's store whose methods do not panic. Those without an
 // error log the panic and return nothing; a lease whose end is unknown has ended.
 type safeMembership struct {
-	membership Membership
+	membership membership
 	log        *slog.Logger
 }
 
@@ -52,7 +53,7 @@ var closedChannel = func() <-chan struct{} {
 	return c
 }()
 
-func (s safeMembership) Follow(id string, f Follower) (stop func()) {
+func (s safeMembership) Follow(id string, f fleets.Follower) (stop func()) {
 	inner := func() {}
 	s.run(func() { inner = s.membership.Follow(id, f) })
 	return func() { s.run(inner) }
@@ -73,19 +74,19 @@ func (s safeMembership) Query(ctx context.Context, request []byte) (responses ma
 	return s.membership.Query(ctx, request)
 }
 
-func (s safeMembership) Reserve(ctx context.Context, quota string, r Reservation) (err error) {
+func (s safeMembership) Reserve(ctx context.Context, quota string, r fleets.Reservation) (err error) {
 	defer boundary.Catch(&err)
 	return s.membership.Reserve(ctx, quota, r)
 }
 
-func (s safeMembership) Share(quota string) (share Share) {
+func (s safeMembership) Share(quota string) (share fleets.Share) {
 	s.run(func() { share = s.membership.Share(quota) })
 	return share
 }
 
 func (s safeMembership) Drain() { s.run(func() { s.membership.Drain() }) }
 
-func (s safeMembership) Announce(missing []Missing) {
+func (s safeMembership) Announce(missing []fleets.Missing) {
 	s.run(func() { s.membership.Announce(missing) })
 }
 

@@ -6,13 +6,15 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+
+	"github.com/mcpwire/mcpwire/runtime/internal/fleets"
 )
 
 // A membership that panics, as a nil one does, ends the lease, and fails what returns errors.
 func TestPanicsOfMembershipAreErrors(t *testing.T) {
 	log := new(bytes.Buffer)
 	s := safeMembership{nil, slog.New(slog.NewTextHandler(log, nil))}
-	if s.Self().ID != "" || s.Members() != nil || s.Share("q") != (Share{}) {
+	if s.Self().ID != "" || s.Members() != nil || s.Share("q") != (fleets.Share{}) {
 		t.Error("the membership has values")
 	}
 	if !lapsed(s) {
@@ -20,7 +22,7 @@ func TestPanicsOfMembershipAreErrors(t *testing.T) {
 	}
 	s.Drain()
 	s.Announce(nil)
-	s.Follow("id", Follower{})()
+	s.Follow("id", fleets.Follower{})()
 	if n := strings.Count(log.String(), "membership panicked"); n != 7 {
 		t.Errorf("%d panics were logged", n)
 	}
@@ -29,7 +31,7 @@ func TestPanicsOfMembershipAreErrors(t *testing.T) {
 	query := func() error { _, err := s.Query(ctx, nil); return err }
 	for name, err := range map[string]error{
 		"Alive": alive(), "Query": query(), "Send": s.Send(ctx, "id", nil), "Offer": s.Offer(ctx, "m", "id"),
-		"Reserve": s.Reserve(ctx, "q", Reservation{}), "Leave": s.Leave(ctx),
+		"Reserve": s.Reserve(ctx, "q", fleets.Reservation{}), "Leave": s.Leave(ctx),
 	} {
 		if err == nil {
 			t.Errorf("%s: no error", name)

@@ -8,11 +8,12 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/fleets"
 	"github.com/mcpwire/mcpwire/runtime/internal/network"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 )
 
-// reserveTimeout bounds a call of [Membership.Reserve], so that it is repeated in a new membership.
+// reserveTimeout bounds a call of Reserve of a membership, so that it is repeated in a new membership.
 const reserveTimeout = 10 * time.Second
 
 // scheduler starts work once there is room for it: below [Limits.Running] in this process, and
@@ -75,7 +76,7 @@ func (t *ticket) queue() *queue {
 func (p *pool) quota() string { return "tool " + p.tool }
 
 // apply sets the latest share.
-func (p *pool) apply(share Share) {
+func (p *pool) apply(share fleets.Share) {
 	p.granted, p.contended = share.Granted, share.Contended
 }
 
@@ -441,7 +442,7 @@ func (s *scheduler) sync(p *pool) {
 			s.mu.Unlock()
 			return
 		}
-		r := Reservation{Used: p.inUse, Want: s.wants(p), Max: p.max}
+		r := fleets.Reservation{Used: p.inUse, Want: s.wants(p), Max: p.max}
 		// Reserve may give back the rest. Permits that work of an earlier membership uses are not
 		// granted.
 		p.granted, p.dirty = min(p.granted, p.inUse), true

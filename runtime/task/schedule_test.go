@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/fleets"
 	"github.com/mcpwire/mcpwire/runtime/internal/memory"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -651,7 +652,7 @@ func TestWaitingCallOutlastsLease(t *testing.T) {
 func TestEventsDuringJoin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &racingStore{FleetStore: memory.NewFleet().Store()}
-		store.set(hooks{afterJoin: func(e task.Events) {
+		store.set(hooks{afterJoin: func(e fleets.Events) {
 			e.Departed()
 			e.Shared("tool tool")
 			e.Offered("id")

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/mcpwire/mcpwire/runtime/internal/fleets"
 )
 
 // Errors of a [Store], possibly wrapped.
@@ -44,7 +46,7 @@ var (
 //
 // There are two kinds of stores. A shared store is used by the Managers of several processes at
 // once; they form a fleet, see [Store].Join. Each Manager opens it for itself. Its reads are never out of
-// date: Get, Journal, Scan and [Membership.Orphans] return what was written, by any process, before
+// date: Get, Journal, Scan and Orphans of a membership return what was written, by any process, before
 // they were called; function RunFleet of package storetest tests the rest of its contract. Any
 // other store is used by one Manager at a time, and embeds [Local]. Everything that a store can do
 // is a method of this interface, so a type that embeds a Store and replaces some of its methods
@@ -104,12 +106,13 @@ type Store interface {
 	// the store is shared, other Managers open it again.
 	Acquire() (release func(), err error)
 
-	// Join makes the caller a member of the fleet of a shared store until [Membership.Leave] is
-	// called, or until its lease ends because the store cannot be reached. Then the caller may join
+	// Join makes the caller a member of the fleet of a shared store until its Leave is called, or
+	// until its lease ends because the store cannot be reached. Then the caller may join
 	// again. Events are reported from then on. Each unfinished task is held by one member; see
 	// [Claim]. If that member ends, another one takes the task over and runs its work again. If the
-	// store is not shared, Join fails with [errors.ErrUnsupported].
-	Join(ctx context.Context, m Member, e Events) (Membership, error)
+	// store is not shared, Join fails with [errors.ErrUnsupported]. Its types are internal, so only a
+	// store of this module can be shared; others embed [Local], or a Store.
+	Join(ctx context.Context, m Member, e fleets.Events) (fleets.Membership[Member, Record], error)
 
 	// Now returns the present time by a clock that all processes of a shared store have in common,
 	// such as that of its servers: the wall clocks of processes may be wrong, and may be set while
@@ -137,7 +140,7 @@ func (l *Local) Acquire() (release func(), err error) {
 }
 
 // Join implements [Store]. It fails with [errors.ErrUnsupported].
-func (*Local) Join(context.Context, Member, Events) (Membership, error) {
+func (*Local) Join(context.Context, Member, fleets.Events) (fleets.Membership[Member, Record], error) {
 	return nil, fmt.Errorf("task: join: the store is not shared: %w", errors.ErrUnsupported)
 }
 

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -213,7 +214,7 @@ func (m *Manager) awaitVerdict(run *Run, r Record, work Work) {
 	const looks = 4
 	ctx := run.ctx.Load()
 	for range looks {
-		timer := time.NewTimer(2 * m.cfg.Member.WithDefaults().Lease / looks)
+		timer := time.NewTimer(2 * cmp.Or(m.cfg.Member.Lease, DefaultLease) / looks)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():

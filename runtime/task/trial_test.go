@@ -348,7 +348,7 @@ func TestVerdictWaitsForTheLostMember(t *testing.T) {
 			if r := b.record(t, id); r.Phase != taskrules.PhaseDoomed || r.Reruns != 2 || d.runs.Load() != 0 {
 				t.Fatalf("phase %d, %d deaths", r.Phase, r.Reruns)
 			}
-			if err := d.Internals(taskrules.Caller{}).TakeOver(t.Context(), id); !errors.Is(err, task.ErrNotMovable) {
+			if err := d.Internals(taskrules.Caller{}).TakeOver(t.Context(), id); !errors.Is(err, taskrules.ErrNotMovable) {
 				t.Error(err)
 			}
 			if back {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcpwire/mcpwire/runtime/internal/fleets"
 	"github.com/mcpwire/mcpwire/runtime/internal/quota"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
@@ -54,7 +55,7 @@ type FleetStore struct {
 
 // heartbeat is what a member renews.
 type heartbeat struct {
-	load  task.Load
+	load  fleets.Load
 	heard time.Time
 }
 
@@ -233,7 +234,7 @@ func (s *FleetStore) Close() error {
 type membership struct {
 	store   *FleetStore
 	self    task.Member // Draining and Missing are guarded by the mu of the fleet
-	events  task.Events
+	events  fleets.Events
 	expired chan struct{}
 	expiry  *time.Timer // ends the lease while the store is cut off; guarded by the store's mu
 	// seen holds the latest states of quotas that were reported to the member. It is guarded by the
@@ -243,7 +244,7 @@ type membership struct {
 
 // follower is a call of Follow.
 type follower struct {
-	task.Follower
+	fleets.Follower
 	member *membership
 }
 
@@ -257,11 +258,11 @@ func (s *FleetStore) Now() time.Time { return time.Now() }
 func (s *FleetStore) Health() error { return s.reachable() }
 
 // Join implements [task.Store].
-func (s *FleetStore) Join(ctx context.Context, m task.Member, e task.Events) (task.Membership, error) {
+func (s *FleetStore) Join(ctx context.Context, m task.Member, e fleets.Events) (fleets.Membership[task.Member, task.Record], error) {
 	if err := s.reachable(); err != nil {
 		return nil, err
 	}
-	m = m.WithDefaults()
+	fleets.SetDefaults(&m.Name, &m.Lease)
 	m.Joined, m.Draining, m.Missing = time.Now(), false, nil
 	f := s.fleet
 	f.mu.Lock()
@@ -329,7 +330,7 @@ func (f *Fleet) changed(id string, by *FleetStore) {
 	}
 }
 
-// Self implements [task.Membership].
+// Self implements [fleets.Membership].
 func (m *membership) Self() task.Member {
 	f := m.store.fleet
 	f.mu.Lock()
@@ -354,7 +355,7 @@ func (m *membership) heartbeat() heartbeat {
 	return now
 }
 
-// Members implements [task.Membership].
+// Members implements [fleets.Membership].
 func (m *membership) Members() []task.Member {
 	f := m.store.fleet
 	f.mu.Lock()
@@ -371,7 +372,7 @@ func (m *membership) Members() []task.Member {
 	return list
 }
 
-// Alive implements [task.Membership].
+// Alive implements [fleets.Membership].
 func (m *membership) Alive(ctx context.Context, id string) (bool, error) {
 	if err := m.store.reachable(); err != nil {
 		return false, err
@@ -382,7 +383,7 @@ func (m *membership) Alive(ctx context.Context, id string) (bool, error) {
 	return slices.ContainsFunc(f.members, func(each *membership) bool { return each.self.ID == id }), nil
 }
 
-// Orphans implements [task.Membership].
+// Orphans implements [fleets.Membership].
 func (m *membership) Orphans(ctx context.Context) iter.Seq2[task.Record, error] {
 	return func(yield func(task.Record, error) bool) {
 		f := m.store.fleet
@@ -405,11 +406,11 @@ func (m *membership) Orphans(ctx context.Context) iter.Seq2[task.Record, error] 
 	}
 }
 
-// Expired implements [task.Membership].
+// Expired implements [fleets.Membership].
 func (m *membership) Expired() <-chan struct{} { return m.expired }
 
-// Follow implements [task.Membership].
-func (m *membership) Follow(id string, callbacks task.Follower) (stop func()) {
+// Follow implements [fleets.Membership].
+func (m *membership) Follow(id string, callbacks fleets.Follower) (stop func()) {
 	own := &follower{callbacks, m}
 	f := m.store.fleet
 	f.mu.Lock()
@@ -423,7 +424,7 @@ func (m *membership) Follow(id string, callbacks task.Follower) (stop func()) {
 	}
 }
 
-// Send implements [task.Membership].
+// Send implements [fleets.Membership].
 func (m *membership) Send(ctx context.Context, id string, message []byte) error {
 	if err := m.store.reachable(); err != nil {
 		return err
@@ -436,7 +437,7 @@ func (m *membership) Send(ctx context.Context, id string, message []byte) error 
 	return nil
 }
 
-// Offer implements [task.Membership].
+// Offer implements [fleets.Membership].
 func (m *membership) Offer(ctx context.Context, member, id string) error {
 	if err := m.store.reachable(); err != nil {
 		return err
@@ -455,7 +456,7 @@ func (m *membership) Offer(ctx context.Context, member, id string) error {
 	return nil
 }
 
-// Query implements [task.Membership]. Members that are cut off do not respond, and ctx need not
+// Query implements [fleets.Membership]. Members that are cut off do not respond, and ctx need not
 // end.
 func (m *membership) Query(ctx context.Context, request []byte) (responses map[string][]byte, err error) {
 	if err := m.store.reachable(); err != nil {
@@ -478,7 +479,7 @@ func (m *membership) Query(ctx context.Context, request []byte) (responses map[s
 	return responses, nil
 }
 
-// Drain implements [task.Membership].
+// Drain implements [fleets.Membership].
 func (m *membership) Drain() {
 	f := m.store.fleet
 	f.mu.Lock()
@@ -491,8 +492,8 @@ func (m *membership) Drain() {
 	}
 }
 
-// Announce implements [task.Membership].
-func (m *membership) Announce(missing []task.Missing) {
+// Announce implements [fleets.Membership].
+func (m *membership) Announce(missing []fleets.Missing) {
 	f := m.store.fleet
 	f.mu.Lock()
 	m.self.Missing = missing
@@ -501,7 +502,7 @@ func (m *membership) Announce(missing []task.Missing) {
 	departed(others)
 }
 
-// Leave implements [task.Membership].
+// Leave implements [fleets.Membership].
 func (m *membership) Leave(ctx context.Context) error {
 	m.store.fleet.remove(m)
 	return nil

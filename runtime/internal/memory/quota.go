@@ -5,11 +5,11 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/internal/fleets"
 )
 
-// Reserve implements [task.Membership].
-func (m *membership) Reserve(ctx context.Context, name string, r task.Reservation) error {
+// Reserve implements [fleets.Membership].
+func (m *membership) Reserve(ctx context.Context, name string, r fleets.Reservation) error {
 	if err := m.store.reachable(); err != nil {
 		return err
 	}
@@ -40,8 +40,8 @@ func (m *membership) Reserve(ctx context.Context, name string, r task.Reservatio
 	return nil
 }
 
-// Share implements [task.Membership].
-func (m *membership) Share(name string) task.Share {
+// Share implements [fleets.Membership].
+func (m *membership) Share(name string) fleets.Share {
 	f := m.store.fleet
 	f.mu.Lock()
 	defer f.mu.Unlock()

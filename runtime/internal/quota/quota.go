@@ -4,7 +4,7 @@ package quota
 import (
 	"slices"
 
-	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/internal/fleets"
 )
 
 // State is the state of a quota. It is immutable: its methods return another State. It has an entry
@@ -25,9 +25,9 @@ func (e *Entry) taken() int64 { return max(e.Used, e.Granted) }
 // waits reports whether the member wants more permits.
 func (e *Entry) waits() bool { return e.taken() < e.Want }
 
-// Reserve returns the state after a member has called [task.Membership.Reserve]. Dead reports
+// Reserve returns the state after a member has called [fleets.Membership.Reserve]. Dead reports
 // whether another member has ended.
-func (s State) Reserve(member string, r task.Reservation, dead func(member string) bool) State {
+func (s State) Reserve(member string, r fleets.Reservation, dead func(member string) bool) State {
 	own := Entry{Member: member}
 	first := true
 	s = slices.DeleteFunc(slices.Clone(s), func(e Entry) bool { return e.Member != member && dead(e.Member) })
@@ -88,7 +88,7 @@ func (s State) grant(free int64) {
 }
 
 // Share returns the share of a member. Known reports whether another member is alive.
-func (s State) Share(member string, known func(member string) bool) (share task.Share) {
+func (s State) Share(member string, known func(member string) bool) (share fleets.Share) {
 	for i := range s {
 		switch e := &s[i]; {
 		case e.Member == member:

@@ -4,8 +4,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/mcpwire/mcpwire/runtime/internal/fleets"
 	"github.com/mcpwire/mcpwire/runtime/internal/quota"
-	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
 // As long as members use only granted permits, they use at most the permits of the quota. Every
@@ -31,7 +31,7 @@ func TestQuotaIsNeverExceeded(t *testing.T) {
 			}
 			granted := state.Share(id, func(string) bool { return true }).Granted
 			used[id] = random.Int64N(granted + 1)
-			r := task.Reservation{Used: used[id], Want: used[id] + random.Int64N(4), Max: limit}
+			r := fleets.Reservation{Used: used[id], Want: used[id] + random.Int64N(4), Max: limit}
 			state = state.Reserve(id, r, func(id string) bool { return dead[id] })
 			sum := int64(0)
 			for _, e := range state {
@@ -44,7 +44,7 @@ func TestQuotaIsNeverExceeded(t *testing.T) {
 			}
 		}
 		for _, id := range ids {
-			state = state.Reserve(id, task.Reservation{Want: 1, Max: limit}, func(id string) bool { return dead[id] })
+			state = state.Reserve(id, fleets.Reservation{Want: 1, Max: limit}, func(id string) bool { return dead[id] })
 		}
 		for range 3 {
 			for _, id := range ids {
@@ -52,7 +52,7 @@ func TestQuotaIsNeverExceeded(t *testing.T) {
 				if granted == 0 {
 					continue
 				}
-				state = state.Reserve(id, task.Reservation{Max: limit}, func(id string) bool { return dead[id] })
+				state = state.Reserve(id, fleets.Reservation{Max: limit}, func(id string) bool { return dead[id] })
 			}
 		}
 		if len(state) != 0 {
@@ -66,15 +66,15 @@ func TestQuotaIsNeverExceeded(t *testing.T) {
 func TestUseAboveQuotaIsNotGranted(t *testing.T) {
 	alive := func(string) bool { return false }
 	known := func(string) bool { return true }
-	state := quota.State{}.Reserve("a", task.Reservation{Used: 0, Want: 2, Max: 2}, alive)
-	state = state.Reserve("b", task.Reservation{Used: 1, Want: 1, Max: 2}, alive)
+	state := quota.State{}.Reserve("a", fleets.Reservation{Used: 0, Want: 2, Max: 2}, alive)
+	state = state.Reserve("b", fleets.Reservation{Used: 1, Want: 1, Max: 2}, alive)
 	if got := state.Share("b", known); got.Granted != 0 || got.Contended {
 		t.Errorf("got %+v", got)
 	}
 	if got := state.Share("a", known); got.Granted != 2 || got.Contended {
 		t.Errorf("got %+v", got)
 	}
-	state = state.Reserve("a", task.Reservation{Used: 1, Want: 1, Max: 2}, alive)
+	state = state.Reserve("a", fleets.Reservation{Used: 1, Want: 1, Max: 2}, alive)
 	if got := state.Share("b", known); got.Granted != 1 {
 		t.Errorf("got %+v after there is room", got)
 	}
@@ -86,13 +86,13 @@ func TestMembersHaveTurns(t *testing.T) {
 	var state quota.State
 	order := ""
 	for _, id := range []string{"a", "b", "c"} {
-		state = state.Reserve(id, task.Reservation{Want: 2, Max: 1}, alive)
+		state = state.Reserve(id, fleets.Reservation{Want: 2, Max: 1}, alive)
 	}
 	for range 7 {
 		for _, e := range state {
 			if e.Granted > 0 {
 				order += e.Member
-				state = state.Reserve(e.Member, task.Reservation{Want: 2, Max: 1}, alive)
+				state = state.Reserve(e.Member, fleets.Reservation{Want: 2, Max: 1}, alive)
 				break
 			}
 		}
@@ -107,9 +107,9 @@ func TestFreePermitsAreDivided(t *testing.T) {
 	alive := func(string) bool { return false }
 	var state quota.State
 	for _, id := range []string{"a", "b", "c"} {
-		state = state.Reserve(id, task.Reservation{Want: 4, Max: 4}, alive)
+		state = state.Reserve(id, fleets.Reservation{Want: 4, Max: 4}, alive)
 	}
-	state = state.Reserve("a", task.Reservation{Max: 4}, alive)
+	state = state.Reserve("a", fleets.Reservation{Max: 4}, alive)
 	for _, id := range []string{"b", "c"} {
 		if got := state.Share(id, func(string) bool { return true }).Granted; got != 2 {
 			t.Errorf("%s has %d permits, want 2", id, got)

@@ -70,6 +70,9 @@ func CheckSignalName(name string) error {
 	return nil
 }
 
+// ErrNotMovable reports that an operator cannot move a task to this process.
+var ErrNotMovable = errors.New("task: only restartable work of a fleet can be taken over")
+
 // MaxRetained is how long a task that must be undone is kept after its expiry or, if that is later,
 // after it began to be undone, for example because no process knows its work. A store must not lose
 // it before; see Record.Retained.

@@ -198,7 +198,7 @@ func (p *page) change(w http.ResponseWriter, r *http.Request, id, done string, f
 		w.WriteHeader(http.StatusSeeOther)
 	case errors.Is(err, task.ErrNotFound):
 		http.Error(w, err.Error(), http.StatusNotFound)
-	case errors.Is(err, task.ErrNotMovable):
+	case errors.Is(err, taskrules.ErrNotMovable):
 		http.Error(w, err.Error(), http.StatusConflict)
 	default:
 		http.Error(w, "task not "+done+": "+err.Error(), http.StatusInternalServerError)

@@ -15,6 +15,7 @@ import (
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/mcpwire/mcpwire/runtime/internal/fleets"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/bolt"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream"
@@ -127,8 +128,8 @@ func BenchmarkEndOfMember(b *testing.B) {
 			c := natstest.Run(b, 1)
 			s := open(b, c.JetStream(b), jetstream.Options{Storage: natsjs.MemoryStorage})
 			other := open(b, c.JetStream(b), same(s))
-			join := func(s *jetstream.Store) task.Membership {
-				m, err := s.Join(b.Context(), task.Member{Lease: time.Hour}, task.Events{Departed: func() {}, Offered: func(string) {}})
+			join := func(s *jetstream.Store) fleets.Membership[task.Member, task.Record] {
+				m, err := s.Join(b.Context(), task.Member{Lease: time.Hour}, fleets.Events{Departed: func() {}, Offered: func(string) {}})
 				if err != nil {
 					b.Fatal(err)
 				}

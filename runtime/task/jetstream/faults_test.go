@@ -21,6 +21,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/fleets"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream/internal/natstest"
@@ -336,7 +337,7 @@ func TestStaleLeaderAfterChange(t *testing.T) {
 	}
 	old.Store(response)
 	changed := make(chan struct{}, 100)
-	defer m.Follow("a", task.Follower{Changed: func() { changed <- struct{}{} }})()
+	defer m.Follow("a", fleets.Follower{Changed: func() { changed <- struct{}{} }})()
 	for _, by := range []*jetstream.Store{other, s} {
 		r = update(t, by, r)
 		if by == other {

@@ -72,7 +72,7 @@ func (s *store) discard(stream string, seq uint64) {
 	}
 }
 
-// Orphans implements [task.Membership]. It reads the indexes of the members that have ended, and
+// Orphans implements [fleets.Membership]. It reads the indexes of the members that have ended, and
 // the index of unclaimed tasks.
 func (m *membership) Orphans(ctx context.Context) iter.Seq2[task.Record, error] {
 	return func(yield func(task.Record, error) bool) {

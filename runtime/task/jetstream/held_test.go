@@ -14,6 +14,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/fleets"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream/internal/natstest"
@@ -31,7 +32,7 @@ func openHeld(t *testing.T, nc *nats.Conn, name string) (*store, *membership) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	m, err := s.Join(t.Context(), task.Member{Lease: time.Minute}, task.Events{Departed: func() {}, Offered: func(string) {}})
+	m, err := s.Join(t.Context(), task.Member{Lease: time.Minute}, fleets.Events{Departed: func() {}, Offered: func(string) {}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +272,7 @@ func TestLostAnnouncementsOfTask(t *testing.T) {
 		t.Fatal(err)
 	}
 	changed := make(chan struct{}, 1000)
-	defer m.Follow("x", task.Follower{Changed: func() { changed <- struct{}{} }})()
+	defer m.Follow("x", fleets.Follower{Changed: func() { changed <- struct{}{} }})()
 	link.Drop(func(subject string) bool { return subject == s.place("x").hints() })
 	// The store may look, too, if the test takes long.
 	look := func(what string, changes int) {
@@ -329,7 +330,7 @@ func TestWaitAfterLostWrites(t *testing.T) {
 		woken <- err
 	}()
 	natstest.Until(t, "the call blocked", func() bool { return s.hub.Len() == 1 })
-	defer m.Follow("x", task.Follower{Changed: func() {}})()
+	defer m.Follow("x", fleets.Follower{Changed: func() {}})()
 	hints := s.place("x").hints()
 	s.changed(hints, 1000)
 	m.found(hints, 1000)
@@ -356,7 +357,7 @@ func TestLostAnnouncements(t *testing.T) {
 	m.events.Departed = func() { departed <- struct{}{} }
 	r := createHeld(t, other, "x", "")
 	changed := make(chan struct{}, 1000)
-	defer m.Follow("x", task.Follower{Changed: func() { changed <- struct{}{} }})()
+	defer m.Follow("x", fleets.Follower{Changed: func() { changed <- struct{}{} }})()
 	link.Drop(func(subject string) bool {
 		return subject == s.place("x").hints() || subject == s.memberHint(d.self.ID)
 	})
@@ -574,7 +575,7 @@ func TestMissedIsRepeated(t *testing.T) {
 	nc := c.Connect(t)
 	s, m := openHeld(t, nc, "S")
 	changed := make(chan struct{}, 1000)
-	defer m.Follow("x", task.Follower{Changed: func() { changed <- struct{}{} }})()
+	defer m.Follow("x", fleets.Follower{Changed: func() { changed <- struct{}{} }})()
 	c.Intercept(s.api+"STREAM.INFO."+s.memberStream(), func(m *nats.Msg, end func()) {
 		end()
 		m.Respond([]byte(`{"error":{"code":500,"err_code":10049,"description":"failure"}}`))
@@ -602,11 +603,11 @@ func TestLostAnnouncementOfQuota(t *testing.T) {
 	hint := s.quotaHint(quotaDigest("q"))
 	link.Drop(func(subject string) bool { return subject == hint })
 	for _, each := range []*membership{other, m} {
-		if err := each.Reserve(t.Context(), "q", task.Reservation{Want: 1, Max: 1}); err != nil {
+		if err := each.Reserve(t.Context(), "q", fleets.Reservation{Want: 1, Max: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := other.Reserve(t.Context(), "q", task.Reservation{Max: 1}); err != nil {
+	if err := other.Reserve(t.Context(), "q", fleets.Reservation{Max: 1}); err != nil {
 		t.Fatal(err)
 	}
 	if got := m.Share("q").Granted; got != 0 {

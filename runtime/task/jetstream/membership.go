@@ -20,6 +20,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/mcpwire/mcpwire/runtime/internal/fleets"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
@@ -59,7 +60,7 @@ type membership struct {
 	s       *store
 	self    task.Member // Draining, Missing, Heard and Load are guarded by mu
 	started time.Time   // with a monotonic reading
-	events  task.Events
+	events  fleets.Events
 	expired chan struct{}
 	lost    chan struct{} // closed by lose
 	changed chan struct{} // capacity 1; signals that Drain or Announce was called
@@ -100,7 +101,7 @@ type query struct {
 type followed struct {
 	id    string
 	sub   *nats.Subscription
-	calls []*task.Follower
+	calls []*fleets.Follower
 	seq   uint64 // sequence of the latest record that was announced or written here
 	// failed are the writes of this Store that may have happened although it has returned an error,
 	// since the latest one that succeeded.
@@ -120,7 +121,7 @@ type wireMember struct {
 	// Labels is absent in the messages of versions that have none.
 	Labels []string `json:"labels,omitempty"`
 	// Missing is absent in the messages of versions that do not report it.
-	Missing []task.Missing `json:"missing,omitempty"`
+	Missing []fleets.Missing `json:"missing,omitempty"`
 }
 
 // encodeMember returns the JSON of a member.
@@ -130,7 +131,7 @@ func encodeMember(m task.Member) ([]byte, error) {
 
 // markOf identifies a list of what a member is missing. It is "" for an empty one. The others read
 // the list only if its mark has changed.
-func markOf(missing []task.Missing) string {
+func markOf(missing []fleets.Missing) string {
 	if len(missing) == 0 {
 		return ""
 	}
@@ -140,12 +141,12 @@ func markOf(missing []task.Missing) string {
 }
 
 // encodeLoad returns the load of a member as text.
-func encodeLoad(l task.Load) string { return fmt.Sprintf("%d %d %d", l.Running, l.Queued, l.Parked) }
+func encodeLoad(l fleets.Load) string { return fmt.Sprintf("%d %d %d", l.Running, l.Queued, l.Parked) }
 
 // decodeLoad undoes encodeLoad. It returns the zero value for other texts.
-func decodeLoad(text string) (l task.Load) {
+func decodeLoad(text string) (l fleets.Load) {
 	if _, err := fmt.Sscanf(text, "%d %d %d", &l.Running, &l.Queued, &l.Parked); err != nil {
-		return task.Load{}
+		return fleets.Load{}
 	}
 	return l
 }
@@ -169,11 +170,11 @@ func (s *store) membersConfig() jetstream.StreamConfig {
 }
 
 // Join implements [task.Store].
-func (s *store) Join(ctx context.Context, self task.Member, e task.Events) (joined task.Membership, err error) {
+func (s *store) Join(ctx context.Context, self task.Member, e fleets.Events) (joined fleets.Membership[task.Member, task.Record], err error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
-	self = self.WithDefaults()
+	fleets.SetDefaults(&self.Name, &self.Lease)
 	if self.Lease < minLease {
 		return nil, fmt.Errorf("jetstream: join: lease of %v is too short (must be at least %v)", self.Lease, minLease)
 	}
@@ -484,7 +485,7 @@ func (m *membership) missed() bool {
 		return false
 	}
 	m.mu.Lock()
-	var all []*task.Follower
+	var all []*fleets.Follower
 	for _, f := range m.followed {
 		all = append(all, f.calls...)
 	}
@@ -515,7 +516,7 @@ func (m *membership) process(msg *nats.Msg) {
 	own := msg.Header.Get(headerStore) == s.id
 	seq, _ := strconv.ParseUint(msg.Header.Get(headerSequence), 10, 64)
 	m.mu.Lock()
-	var calls []*task.Follower
+	var calls []*fleets.Follower
 	if f := m.followed[msg.Subject]; f != nil {
 		f.seq = max(f.seq, seq)
 		if !own || f.hasFailed(msg.Header.Get(headerWrite)) {
@@ -704,14 +705,14 @@ func (s *store) endMember(ctx context.Context, id string, seq uint64) error {
 	})
 }
 
-// Self implements [task.Membership].
+// Self implements [fleets.Membership].
 func (m *membership) Self() task.Member {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.self
 }
 
-// Members implements [task.Membership].
+// Members implements [fleets.Membership].
 func (m *membership) Members() []task.Member {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -726,7 +727,7 @@ func (m *membership) Members() []task.Member {
 	return list
 }
 
-// Alive implements [task.Membership]. Like find, it does not rely on a read alone to report a
+// Alive implements [fleets.Membership]. Like find, it does not rely on a read alone to report a
 // member dead, because a server that was cut off and still acts as leader lacks new members.
 func (m *membership) Alive(ctx context.Context, id string) (alive bool, err error) {
 	if strings.ContainsAny(id, " \t\r\n.*>") || id == "" {
@@ -754,11 +755,11 @@ func (m *membership) Alive(ctx context.Context, id string) (alive bool, err erro
 	return alive, err
 }
 
-// Expired implements [task.Membership].
+// Expired implements [fleets.Membership].
 func (m *membership) Expired() <-chan struct{} { return m.expired }
 
-// Follow implements [task.Membership].
-func (m *membership) Follow(id string, callbacks task.Follower) (stop func()) {
+// Follow implements [fleets.Membership].
+func (m *membership) Follow(id string, callbacks fleets.Follower) (stop func()) {
 	if !validID(id) {
 		return func() {}
 	}
@@ -779,7 +780,7 @@ func (m *membership) Follow(id string, callbacks task.Follower) (stop func()) {
 	return func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		f.calls = slices.DeleteFunc(f.calls, func(each *task.Follower) bool { return each == own })
+		f.calls = slices.DeleteFunc(f.calls, func(each *fleets.Follower) bool { return each == own })
 		if len(f.calls) == 0 && m.followed[subject] == f {
 			delete(m.followed, subject)
 			f.sub.Unsubscribe()
@@ -787,7 +788,7 @@ func (m *membership) Follow(id string, callbacks task.Follower) (stop func()) {
 	}
 }
 
-// Send implements [task.Membership]. The message must not be larger than the servers accept.
+// Send implements [fleets.Membership]. The message must not be larger than the servers accept.
 func (m *membership) Send(ctx context.Context, id string, data []byte) error {
 	if !validID(id) {
 		return task.ErrNotFound
@@ -801,7 +802,7 @@ func (m *membership) Send(ctx context.Context, id string, data []byte) error {
 	return nil
 }
 
-// Offer implements [task.Membership].
+// Offer implements [fleets.Membership].
 func (m *membership) Offer(ctx context.Context, member, id string) error {
 	if err := m.s.nc.Publish(m.s.offerSubject(member), []byte(id)); err != nil {
 		return wrap("offer task", err)
@@ -809,7 +810,7 @@ func (m *membership) Offer(ctx context.Context, member, id string) error {
 	return nil
 }
 
-// Query implements [task.Membership]. The request and each response must not be larger than the
+// Query implements [fleets.Membership]. The request and each response must not be larger than the
 // servers accept. They use the subjects of offers, so that members need no further permissions.
 func (m *membership) Query(ctx context.Context, request []byte) (map[string][]byte, error) {
 	number := rand.Text()
@@ -882,7 +883,7 @@ func (m *membership) processOffer(msg *nats.Msg) {
 	m.events.Offered(string(msg.Data))
 }
 
-// Drain implements [task.Membership].
+// Drain implements [fleets.Membership].
 func (m *membership) Drain() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -892,8 +893,8 @@ func (m *membership) Drain() {
 	}
 }
 
-// Announce implements [task.Membership].
-func (m *membership) Announce(missing []task.Missing) {
+// Announce implements [fleets.Membership].
+func (m *membership) Announce(missing []fleets.Missing) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.self.Missing = missing
@@ -908,7 +909,7 @@ func (m *membership) renewSoon() {
 	}
 }
 
-// Leave implements [task.Membership].
+// Leave implements [fleets.Membership].
 func (m *membership) Leave(ctx context.Context) error {
 	m.leave()
 	<-m.renewed

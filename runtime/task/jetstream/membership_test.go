@@ -16,6 +16,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/fleets"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream/internal/natstest"
@@ -27,10 +28,10 @@ type raw string
 
 func (r raw) EncodeJSON(w *wire.Writer) { w.Raw(json.RawMessage(r)) }
 
-func join(t *testing.T, s *jetstream.Store, name string, lease time.Duration) (m task.Membership, departed chan struct{}) {
+func join(t *testing.T, s *jetstream.Store, name string, lease time.Duration) (m fleets.Membership[task.Member, task.Record], departed chan struct{}) {
 	t.Helper()
 	departed = make(chan struct{}, 1000)
-	m, err := s.Join(t.Context(), task.Member{Name: name, Lease: lease}, task.Events{
+	m, err := s.Join(t.Context(), task.Member{Name: name, Lease: lease}, fleets.Events{
 		Departed: func() { departed <- struct{}{} }, Offered: func(string) {},
 	})
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/mcpwire/mcpwire/runtime/internal/fleets"
 	"github.com/mcpwire/mcpwire/runtime/internal/quota"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
@@ -56,8 +57,8 @@ func (s *store) quotasConfig() jetstream.StreamConfig {
 	}
 }
 
-// Reserve implements [task.Membership].
-func (m *membership) Reserve(ctx context.Context, name string, r task.Reservation) error {
+// Reserve implements [fleets.Membership].
+func (m *membership) Reserve(ctx context.Context, name string, r fleets.Reservation) error {
 	view, err := m.viewQuota(name)
 	if err != nil {
 		return wrap("reserve", err)
@@ -83,13 +84,13 @@ func (m *membership) Reserve(ctx context.Context, name string, r task.Reservatio
 	return err
 }
 
-// Share implements [task.Membership].
-func (m *membership) Share(name string) task.Share {
+// Share implements [fleets.Membership].
+func (m *membership) Share(name string) fleets.Share {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	view := m.quotas[m.s.quotaHint(quotaDigest(name))]
 	if view == nil {
-		return task.Share{}
+		return fleets.Share{}
 	}
 	share := view.state.Share(m.self.ID, func(id string) bool { _, known := m.members[id]; return known })
 	share.Stale = share.Stale || view.doubtful
@@ -153,7 +154,7 @@ func (m *membership) seeQuota(view *quotaView, seq uint64, data []byte) (state q
 // writeQuota writes a reservation by compare-and-set, once: seq is the sequence of the message with
 // the state, or 0 if there is none. It writes even if nothing changes, so that no earlier write whose
 // acknowledgement was lost can follow.
-func (m *membership) writeQuota(ctx context.Context, view *quotaView, state quota.State, seq uint64, r task.Reservation) error {
+func (m *membership) writeQuota(ctx context.Context, view *quotaView, state quota.State, seq uint64, r fleets.Reservation) error {
 	m.mu.Lock()
 	before := view.seq
 	m.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcpwire/mcpwire/runtime/internal/fleets"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream/internal/natstest"
@@ -18,10 +19,10 @@ type events struct {
 	shared   chan string
 }
 
-func joinQuotas(t *testing.T, s *jetstream.Store, name string, lease time.Duration) (task.Membership, *events) {
+func joinQuotas(t *testing.T, s *jetstream.Store, name string, lease time.Duration) (fleets.Membership[task.Member, task.Record], *events) {
 	t.Helper()
 	e := &events{make(chan struct{}, 1000), make(chan string, 1000)}
-	m, err := s.Join(t.Context(), task.Member{Name: name, Lease: lease}, task.Events{
+	m, err := s.Join(t.Context(), task.Member{Name: name, Lease: lease}, fleets.Events{
 		Departed: func() { e.departed <- struct{}{} },
 		Offered:  func(string) {},
 		Shared:   func(quota string) { e.shared <- quota },
@@ -34,7 +35,7 @@ func joinQuotas(t *testing.T, s *jetstream.Store, name string, lease time.Durati
 }
 
 // share waits until the share of a member is want.
-func share(t *testing.T, m task.Membership, shared <-chan string, quota string, want task.Share) {
+func share(t *testing.T, m fleets.Membership[task.Member, task.Record], shared <-chan string, quota string, want fleets.Share) {
 	t.Helper()
 	for m.Share(quota) != want {
 		natstest.Receive(t, fmt.Sprintf("the share %+v is %+v", m.Share(quota), want), shared)
@@ -47,23 +48,23 @@ func TestQuota(t *testing.T) {
 	second := open(t, c.JetStream(t), jetstream.Options{Name: first.Name()})
 	a, ea := joinQuotas(t, first, "a", time.Minute)
 	b, eb := joinQuotas(t, second, "b", time.Minute)
-	reserve := func(m task.Membership, used, want int64) {
+	reserve := func(m fleets.Membership[task.Member, task.Record], used, want int64) {
 		t.Helper()
-		if err := m.Reserve(t.Context(), "tool x.y", task.Reservation{Used: used, Want: want, Max: 3}); err != nil {
+		if err := m.Reserve(t.Context(), "tool x.y", fleets.Reservation{Used: used, Want: want, Max: 3}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	reserve(a, 0, 5)
-	share(t, a, ea.shared, "tool x.y", task.Share{Granted: 3})
+	share(t, a, ea.shared, "tool x.y", fleets.Share{Granted: 3})
 	reserve(b, 0, 2)
-	share(t, b, eb.shared, "tool x.y", task.Share{Contended: true})
-	share(t, a, ea.shared, "tool x.y", task.Share{Granted: 3, Contended: true})
+	share(t, b, eb.shared, "tool x.y", fleets.Share{Contended: true})
+	share(t, a, ea.shared, "tool x.y", fleets.Share{Granted: 3, Contended: true})
 	reserve(a, 1, 5) // it gives two permits back, and gets one of them in its turn
-	share(t, b, eb.shared, "tool x.y", task.Share{Granted: 1, Contended: true})
+	share(t, b, eb.shared, "tool x.y", fleets.Share{Granted: 1, Contended: true})
 	reserve(a, 1, 1)
-	share(t, b, eb.shared, "tool x.y", task.Share{Granted: 2})
+	share(t, b, eb.shared, "tool x.y", fleets.Share{Granted: 2})
 	reserve(b, 2, 3)
-	share(t, b, eb.shared, "tool x.y", task.Share{Granted: 2})
+	share(t, b, eb.shared, "tool x.y", fleets.Share{Granted: 2})
 	if err := a.Leave(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -72,9 +73,9 @@ func TestQuota(t *testing.T) {
 		t.Errorf("after a member has left: %+v", got)
 	}
 	reserve(b, 2, 3)
-	share(t, b, eb.shared, "tool x.y", task.Share{Granted: 3})
+	share(t, b, eb.shared, "tool x.y", fleets.Share{Granted: 3})
 	reserve(b, 0, 0)
-	if got := b.Share("tool x.y"); got != (task.Share{}) {
+	if got := b.Share("tool x.y"); got != (fleets.Share{}) {
 		t.Errorf("in the end: %+v", got)
 	}
 	js := c.JetStream(t)
@@ -103,7 +104,7 @@ func TestQuotaUnderContention(t *testing.T) {
 		m, e := joinQuotas(t, s, fmt.Sprint(i), time.Minute)
 		group.Go(func() {
 			for range 25 {
-				if err := m.Reserve(t.Context(), "q", task.Reservation{Want: 3, Max: limit}); err != nil {
+				if err := m.Reserve(t.Context(), "q", fleets.Reservation{Want: 3, Max: limit}); err != nil {
 					t.Error(err)
 					return
 				}
@@ -123,7 +124,7 @@ func TestQuotaUnderContention(t *testing.T) {
 				mu.Lock()
 				used -= n
 				mu.Unlock()
-				if err := m.Reserve(t.Context(), "q", task.Reservation{Max: limit}); err != nil {
+				if err := m.Reserve(t.Context(), "q", fleets.Reservation{Max: limit}); err != nil {
 					t.Error(err)
 					return
 				}
@@ -144,9 +145,9 @@ func TestQuotaInNewStream(t *testing.T) {
 	first := open(t, js, jetstream.Options{Timeout: 5 * time.Second})
 	a, ea := joinQuotas(t, first, "a", time.Minute)
 	b, _ := joinQuotas(t, open(t, c.JetStream(t), jetstream.Options{Name: first.Name(), Timeout: 5 * time.Second}), "b", time.Minute)
-	reserve := func(m task.Membership, used, want int64) {
+	reserve := func(m fleets.Membership[task.Member, task.Record], used, want int64) {
 		t.Helper()
-		if err := m.Reserve(t.Context(), "q", task.Reservation{Used: used, Want: want, Max: 3}); err != nil {
+		if err := m.Reserve(t.Context(), "q", fleets.Reservation{Used: used, Want: want, Max: 3}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -154,7 +155,7 @@ func TestQuotaInNewStream(t *testing.T) {
 		reserve(b, 3, 3)
 	}
 	reserve(a, 0, 1)
-	share(t, a, ea.shared, "q", task.Share{})
+	share(t, a, ea.shared, "q", fleets.Share{})
 	if err := js.DeleteStream(t.Context(), first.Name()+"-quotas"); err != nil {
 		t.Fatal(err)
 	}
@@ -165,12 +166,12 @@ func TestQuotaInNewStream(t *testing.T) {
 	if err := js.Conn().Publish("$JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED."+first.Name()+"-quotas", nil); err != nil {
 		t.Fatal(err)
 	}
-	share(t, a, ea.shared, "q", task.Share{Stale: true})
+	share(t, a, ea.shared, "q", fleets.Share{Stale: true})
 	reserve(a, 0, 1)
-	share(t, a, ea.shared, "q", task.Share{Granted: 1})
+	share(t, a, ea.shared, "q", fleets.Share{Granted: 1})
 	reserve(d, 0, 2)
-	share(t, a, ea.shared, "q", task.Share{Granted: 1, Contended: true})
+	share(t, a, ea.shared, "q", fleets.Share{Granted: 1, Contended: true})
 	reserve(b, 0, 0)
-	share(t, d, ed.shared, "q", task.Share{Granted: 2})
-	share(t, a, ea.shared, "q", task.Share{Granted: 1})
+	share(t, d, ed.shared, "q", fleets.Share{Granted: 2})
+	share(t, a, ea.shared, "q", fleets.Share{Granted: 1})
 }

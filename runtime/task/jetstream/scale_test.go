@@ -15,6 +15,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/fleets"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream/internal/natstest"
@@ -176,7 +177,7 @@ func TestManyTasks(t *testing.T) {
 	second := open(t, c.JetStream(t), jetstream.Options{Name: "many"})
 	row(t, "open the store", "%v", time.Since(begun).Round(10*time.Microsecond))
 	begun = time.Now()
-	m, err := second.Join(t.Context(), task.Member{}, task.Events{Departed: func() {}, Offered: func(string) {}})
+	m, err := second.Join(t.Context(), task.Member{}, fleets.Events{Departed: func() {}, Offered: func(string) {}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -167,7 +167,7 @@ func serveBridge(ctx context.Context, m *task.Manager, req *session.Request) (co
 	principal := session.Principal(ctx)
 	known := func(ctx context.Context, id string) (mcp.Task, error) {
 		r, err := m.Internals(taskrules.Caller{}).GetRecord(ctx, principal, id, req.Method)
-		if err == nil && r.Extension() || errors.Is(err, task.ErrNotFound) || errors.Is(err, task.ErrExpired) {
+		if err == nil && r.Protocol.Traits().TasksByServer || errors.Is(err, task.ErrNotFound) || errors.Is(err, task.ErrExpired) {
 			err = missingExtension()
 		}
 		return r.Task(), err
@@ -235,7 +235,7 @@ func WatchedTask(ctx context.Context, w taskrules.Watch[task.Record], id string,
 
 // newExtensionTask returns the state of the task with record r. It may change r.
 func newExtensionTask(r *task.Record) (*ExtensionTask, error) {
-	if !r.Extension() {
+	if !r.Protocol.Traits().TasksByServer {
 		if err := unrelate(r); err != nil {
 			return nil, err
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/fleets"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
@@ -64,7 +65,7 @@ func RunFleet(t *testing.T, fleet Fleet) {
 
 // member is a member of a fleet. Its channels have room for everything that is reported.
 type member struct {
-	task.Membership
+	fleets.Membership[task.Member, task.Record]
 	store    task.Store
 	departed chan struct{}
 	offered  chan string
@@ -74,7 +75,7 @@ func join(t *testing.T, s task.Store, m task.Member) *member {
 	t.Helper()
 	joined := &member{store: s, departed: make(chan struct{}, 10_000), offered: make(chan string, 10_000)}
 	var err error
-	joined.Membership, err = s.Join(t.Context(), m, task.Events{
+	joined.Membership, err = s.Join(t.Context(), m, fleets.Events{
 		Departed: func() { joined.departed <- struct{}{} }, Offered: func(id string) { joined.offered <- id },
 	})
 	if err != nil {
@@ -232,7 +233,7 @@ func memberDrains(t *testing.T, fleet Fleet) {
 func missingAnnounced(t *testing.T, fleet Fleet) {
 	members := joinAll(t, fleet, 2)
 	a, b := members[0], members[1]
-	missing := func(list []task.Member, of *member) []task.Missing {
+	missing := func(list []task.Member, of *member) []fleets.Missing {
 		for _, m := range list {
 			if m.ID == of.Self().ID {
 				return m.Missing
@@ -241,7 +242,7 @@ func missingAnnounced(t *testing.T, fleet Fleet) {
 		return nil
 	}
 	eventually(t, "the first member knew the second", func() bool { return a.lists(b) })
-	for _, want := range [][]task.Missing{
+	for _, want := range [][]fleets.Missing{
 		{{Tool: "x", All: true}},
 		{{Tool: "x", All: true}, {Tool: "y", Version: "1"}, {Tool: "y"}},
 		nil,
@@ -260,7 +261,7 @@ func missingAnnounced(t *testing.T, fleet Fleet) {
 	if err := b.Leave(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c := join(t, b.store, task.Member{Missing: []task.Missing{{Tool: "x"}}})
+	c := join(t, b.store, task.Member{Missing: []fleets.Missing{{Tool: "x"}}})
 	if len(c.Self().Missing) > 0 {
 		t.Error("a member that has just joined is missing something")
 	}
@@ -272,9 +273,9 @@ func loadReported(t *testing.T, fleet Fleet) {
 	running.Store(1)
 	a := join(t, stores[0], task.Member{Lease: time.Minute})
 	begun := time.Now()
-	b, err := stores[1].Join(t.Context(), task.Member{Lease: 2 * time.Second}, task.Events{
+	b, err := stores[1].Join(t.Context(), task.Member{Lease: 2 * time.Second}, fleets.Events{
 		Departed: func() {}, Offered: func(string) {},
-		Load: func() task.Load { return task.Load{Running: int(running.Load()), Queued: 2, Parked: 3} },
+		Load: func() fleets.Load { return fleets.Load{Running: int(running.Load()), Queued: 2, Parked: 3} },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -286,7 +287,7 @@ func loadReported(t *testing.T, fleet Fleet) {
 			if m.ID == b.Self().ID {
 				found = m
 			}
-			if m.ID == a.Self().ID && (m.Load != task.Load{} || m.Heard.IsZero()) {
+			if m.ID == a.Self().ID && (m.Load != fleets.Load{} || m.Heard.IsZero()) {
 				t.Errorf("the member without load is %+v", m)
 			}
 		}
@@ -294,7 +295,7 @@ func loadReported(t *testing.T, fleet Fleet) {
 	}
 	eventually(t, "the first member knew the second", func() bool { return find(a.Members()).ID != "" })
 	// The clocks of members and stores differ a little.
-	if m := find(a.Members()); m.Load != (task.Load{Running: 1, Queued: 2, Parked: 3}) || m.Heard.Before(begun.Add(-time.Second)) || m.Heard.After(time.Now()) {
+	if m := find(a.Members()); m.Load != (fleets.Load{Running: 1, Queued: 2, Parked: 3}) || m.Heard.Before(begun.Add(-time.Second)) || m.Heard.After(time.Now()) {
 		t.Errorf("the second member is %+v", m)
 	}
 	if m := find(b.Members()); m.Load.Queued != 2 || m.Heard.IsZero() {
@@ -323,7 +324,7 @@ func queries(t *testing.T, fleet Fleet) {
 		if i < 2 {
 			respond = func(request []byte) []byte { return fmt.Appendf(nil, "%s to %d", request, i) }
 		}
-		m, err := s.Join(t.Context(), task.Member{Lease: time.Minute}, task.Events{
+		m, err := s.Join(t.Context(), task.Member{Lease: time.Minute}, fleets.Events{
 			Departed: func() {}, Offered: func(id string) { t.Errorf("%q was offered", id) }, Queried: respond,
 		})
 		if err != nil {
@@ -381,7 +382,7 @@ func leaseEnds(t *testing.T, fleet Fleet) {
 	heal()
 	var again *member
 	eventually(t, "the second member joined again", func() bool {
-		membership, err := stores[1].Join(t.Context(), task.Member{}, task.Events{Departed: func() {}, Offered: func(string) {}})
+		membership, err := stores[1].Join(t.Context(), task.Member{}, fleets.Events{Departed: func() {}, Offered: func(string) {}})
 		again = &member{Membership: membership, store: stores[1]}
 		return err == nil
 	})
@@ -393,9 +394,9 @@ func leaseEnds(t *testing.T, fleet Fleet) {
 }
 
 // follower returns callbacks that write to channels.
-func follower() (changed chan struct{}, messages chan string, f task.Follower) {
+func follower() (changed chan struct{}, messages chan string, f fleets.Follower) {
 	changed, messages = make(chan struct{}, 10_000), make(chan string, 10_000)
-	return changed, messages, task.Follower{
+	return changed, messages, fleets.Follower{
 		Changed: func() { changed <- struct{}{} }, Message: func(data []byte) { messages <- string(data) },
 	}
 }
@@ -509,7 +510,7 @@ func messagesInOrder(t *testing.T, fleet Fleet) {
 	_, others, fc := follower()
 	defer a.Follow("x", fa)()
 	stop := b.Follow("x", fb)
-	defer b.Follow("x", task.Follower{Changed: func() {}})()
+	defer b.Follow("x", fleets.Follower{Changed: func() {}})()
 	defer c.Follow("y", fc)()
 	send := func(id string) func(string) {
 		return func(message string) {
@@ -740,7 +741,7 @@ func closedFleet(t *testing.T, fleet Fleet) {
 	a, b := members[0], members[1]
 	create(t, a.store, held("x", a))
 	a.store.Close()
-	_, err := a.store.Join(t.Context(), task.Member{}, task.Events{})
+	_, err := a.store.Join(t.Context(), task.Member{}, fleets.Events{})
 	fails(t, "join", task.ErrClosed, err)
 	yielded := 0
 	for _, err := range a.Orphans(t.Context()) {

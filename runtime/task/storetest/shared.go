@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcpwire/mcpwire/runtime/internal/fleets"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
@@ -99,7 +100,7 @@ func (s *shared) Scan(ctx context.Context) iter.Seq2[task.Record, error] { retur
 
 func (s *shared) Acquire() (release func(), err error) { return s.stores[0].Acquire() }
 
-func (s *shared) Join(ctx context.Context, m task.Member, e task.Events) (task.Membership, error) {
+func (s *shared) Join(ctx context.Context, m task.Member, e fleets.Events) (fleets.Membership[task.Member, task.Record], error) {
 	return s.stores[0].Join(ctx, m, e)
 }
 

@@ -23,6 +23,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/fleets"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
@@ -150,7 +151,7 @@ func reserved(t *testing.T, s task.Store) {
 	if _, ok := s.(*shared); ok {
 		return
 	}
-	if m, err := s.Join(t.Context(), task.Member{}, task.Events{}); m != nil || !errors.Is(err, errors.ErrUnsupported) {
+	if m, err := s.Join(t.Context(), task.Member{}, fleets.Events{}); m != nil || !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("joined a store that is not shared: %v, %v", m, err)
 	}
 	if ahead := time.Until(s.Now()); ahead.Abs() > time.Minute {
