@@ -128,7 +128,7 @@ func (f *fleet) handOver() {
 	m.mu.Lock()
 	var parked []*Run
 	for _, run := range m.runs {
-		if run.resting {
+		if run.rest == resting {
 			parked = append(parked, run)
 		}
 	}

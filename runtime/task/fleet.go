@@ -360,12 +360,8 @@ func (f *fleet) inspect(id string) bool {
 	var r Record
 	err := m.store.get(m.lifetime, id, &r)
 	run := m.findRun(id)
-	if run != nil && run.claiming.Load() {
-		// Set missed before reading claiming: endClaiming resets claiming before it reads missed.
-		run.missed.Store(true)
-		if run.claiming.Load() {
-			run = nil
-		}
+	if run != nil && (run.claiming.CompareAndSwap(claimPending, claimMissed) || run.claiming.Load() == claimMissed) {
+		run = nil // endClaiming calls changed
 	}
 	switch {
 	case errors.Is(err, ErrNotFound):
@@ -501,7 +497,7 @@ func (f *fleet) lost(id string, revision uint64) bool {
 	each.least, each.revision = revision, 0
 	f.mu.Unlock()
 	f.m.cfg.Logger.Error("writes lost by the store", "task", id, "revision", revision, "latest", latest)
-	if run := f.m.findRun(id); run != nil && !run.claiming.Load() {
+	if run := f.m.findRun(id); run != nil && run.claiming.Load() == claimStored {
 		f.m.fence(run)
 	}
 	f.m.redeliver(id)
@@ -818,8 +814,7 @@ func (run *Run) endClaiming() {
 	if run.m.fleet == nil {
 		return
 	}
-	run.claiming.Store(false)
-	if run.missed.Load() {
+	if run.claiming.Swap(claimStored) == claimMissed {
 		run.m.fleet.changed(run.id)
 	}
 }

@@ -131,7 +131,7 @@ var errJournalGrown = errors.New("task: the journal has grown")
 func (m *Manager) enter(run *Run) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.runs[run.id] != run || run.resting {
+	if m.runs[run.id] != run || run.rest == resting {
 		return false
 	}
 	m.group.Add(1)

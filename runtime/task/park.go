@@ -149,7 +149,7 @@ func (m *Manager) resume(run *Run) (work Work, r Record) {
 				run.abortProgress()
 			}
 			m.mu.Lock()
-			run.wakePending = false // set by the change above
+			run.rest = awake // the change above has called unpark
 			m.mu.Unlock()
 			return m.observed(&r, work), r
 		}
@@ -185,7 +185,7 @@ func (m *Manager) renew(run *Run) bool {
 	run.mu.Unlock()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	run.wakePending = false
+	run.rest = awake
 	run.endContext(ErrParked)
 	m.setContext(run, m.background)
 	return !m.closed
@@ -198,13 +198,13 @@ func (m *Manager) rest(run *Run, wake time.Time) bool {
 	m.scheduler.endTrial(run)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if run.wakePending {
+	if run.rest == woken {
 		return false
 	}
 	run.endContext(ErrParked)
 	run.ctx.Store(nil)
 	run.waits.Store(nil)
-	run.resting = true
+	run.rest = resting
 	m.resting++
 	if run.wakeIndex = -1; !wake.IsZero() {
 		run.wake = wake.UnixMicro()
@@ -222,7 +222,7 @@ func (m *Manager) rest(run *Run, wake time.Time) bool {
 // endRest undoes rest. The caller holds mu, and the Manager is not closed.
 func (m *Manager) endRest(run *Run) {
 	m.group.Add(1)
-	run.resting = false
+	run.rest = awake
 	m.resting--
 	if run.wakeIndex >= 0 {
 		heap.Remove(&m.wakes, int(run.wakeIndex))
@@ -238,8 +238,8 @@ func (m *Manager) unpark(id string, ended bool) bool {
 		defer m.mu.Unlock()
 		return !m.closed
 	}
-	if !run.resting {
-		run.wakePending = true
+	if run.rest != resting {
+		run.rest = woken
 		m.mu.Unlock()
 		return true
 	}

@@ -52,7 +52,7 @@ type Run struct {
 	usage   taskUsage
 	// expires is when the task expires, in microseconds since 1970; 0 if it never does.
 	expires int64
-	// claim is that of the run, if the store is shared. It never changes after claiming is reset.
+	// claim is that of the run, if the store is shared. It never changes once claiming is claimStored.
 	claim Claim
 	// latest is the latest record that this process has written, if the store is shared, the task
 	// is running and its payloads are small. A write that is based on it fails if it is out of
@@ -87,14 +87,11 @@ type Run struct {
 
 	// wake is when the run rests until, in microseconds since 1970, and wakeIndex is its place in
 	// the Manager's wakes; -1 if it has none. These fields are guarded by the Manager's mu.
-	wake        int64
-	wakeIndex   int32
-	resting     bool // the work is parked and has no goroutine
-	wakePending bool // unpark was called while the run was not resting
+	wake      int64
+	wakeIndex int32
+	rest      restState
 
-	// claiming is set until the record has the claim. A change that another member makes meanwhile
-	// sets missed.
-	claiming, missed atomic.Bool
+	claiming atomic.Uint32 // claimStored, claimPending or claimMissed
 	// shelved is set while the run rests because there is no work for it; see
 	// [Manager.ToolsChanged].
 	shelved atomic.Bool
@@ -113,6 +110,22 @@ type Run struct {
 	// goroutine that runs the work uses it.
 	interruptions uint8
 }
+
+// restState says whether the work of a run has a goroutine.
+type restState uint8
+
+const (
+	awake   restState = iota
+	woken             // awake, and unpark was called since renew
+	resting           // the work is parked and has no goroutine
+)
+
+// Whether the record of a task of a fleet has the claim of the run.
+const (
+	claimStored  uint32 = iota
+	claimPending        // the record may not have it yet
+	claimMissed         // and another member has changed the record meanwhile
+)
 
 // newRun registers the run of a task. The caller must later call removeRun.
 func (m *Manager) newRun(ctx context.Context, r *Record, via Requestor) (*Run, error) {
@@ -157,7 +170,7 @@ func (m *Manager) newRun(ctx context.Context, r *Record, via Requestor) (*Run, e
 	}
 	if m.fleet != nil {
 		run.claim, run.held, run.elsewhere = r.Claim, true, via == nil
-		run.claiming.Store(true)
+		run.claiming.Store(claimPending)
 		m.fleet.follow(r.ID)
 	}
 	m.runs[r.ID] = run

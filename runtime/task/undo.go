@@ -324,7 +324,7 @@ func (m *Manager) undoExpired() (next time.Time) {
 
 // undoExpiredTask is undoExpired for one task. It returns false if the store fails.
 func (m *Manager) undoExpiredTask(run *Run) bool {
-	if run.claiming.Load() {
+	if run.claiming.Load() != claimStored {
 		return false
 	}
 	changed, parked := false, false
