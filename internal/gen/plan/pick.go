@@ -291,6 +291,13 @@ func (b *builder) keyKinds(v variant, path []string) []string {
 		}
 		n = o.Member(name).Node
 	}
+	if null, ok := b.g.Follow(n).(*merge.Nullable); ok {
+		kinds := b.kinds(null.Node)
+		if _, never := b.g.Follow(null.Node).(*merge.Never); kinds == nil && !never {
+			return nil
+		}
+		return append(kinds, "Null")
+	}
 	return b.kinds(n)
 }
 
