@@ -3,14 +3,20 @@ package mcpwire_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
+	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
+	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
+	"github.com/mcpwire/mcpwire/runtime/transport/sse"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
@@ -29,7 +35,32 @@ var configs = []struct {
 		}
 		return err
 	}},
+	{session.Config{}, func(c any) error {
+		cfg := c.(session.Config)
+		cfg.Logger = slog.New(slog.DiscardHandler)
+		conn, _ := inmemory.Pair(inmemory.Options{})
+		s := session.Serve(conn, nil, &cfg)
+		s.Close()
+		return s.Wait()
+	}},
+	{client.Options{}, func(c any) error {
+		conn, peer := inmemory.Pair(inmemory.Options{})
+		session.Serve(peer, nil, nil)
+		connected, err := client.Connect(context.Background(), conn, new(c.(client.Options)))
+		if err == nil {
+			err = connected.Close()
+		}
+		return err
+	}},
+	{httpclient.Options{}, func(c any) error {
+		conn, err := streamable.Dial("http://localhost", streamable.ClientOptions{Options: c.(httpclient.Options)})
+		if err == nil {
+			err = conn.Close()
+		}
+		return err
+	}},
 	{streamable.HandlerOptions{}, func(c any) error { return c.(streamable.HandlerOptions).Check() }},
+	{sse.HandlerOptions{}, func(c any) error { return c.(sse.HandlerOptions).Check() }},
 }
 
 // maxFields is the number of fields that a configuration, or a group in it, may have.

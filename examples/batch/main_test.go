@@ -38,10 +38,10 @@ func TestBatch(t *testing.T) {
 			var asked []string
 			c, err := client.Command(ctx, stdio.Command{Path: binary}, &client.Options{
 				Session: session.Config{Revisions: session.Revisions()}, // for tasks
-				Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
+				Input: client.Input{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
 					asked = append(asked, f.Message)
 					return tt.answer, nil
-				},
+				}},
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 
 func TestPollCountsVotes(t *testing.T) {
 	o := new(client.Options)
-	o.Capabilities.Extensions = json.RawMessage(`{"` + apps.Extension + `":{"mimeTypes":["` + apps.MIMEType + `"]}}`)
+	o.Features.Capabilities.Extensions = json.RawMessage(`{"` + apps.Extension + `":{"mimeTypes":["` + apps.MIMEType + `"]}}`)
 	c := servertest.Connect(t, newServer(), o)
 	for _, call := range []struct {
 		tool string

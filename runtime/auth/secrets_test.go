@@ -190,10 +190,10 @@ func (w *secretWorld) dial(at string, revisions []mcp.Revision) (*client.Client,
 	}
 	return client.Connect(w.t.Context(), w.recorder.Wrap(tap.Log(conn, w.log), "client", mcp.FromClient), &client.Options{
 		Session: session.Config{Revisions: revisions, Logger: w.log},
-		Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
+		Input: client.Input{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
 			name, err := form.Of("marker-answer")
 			return client.Accept(map[string]form.Value{"name": name}), err
-		},
+		}},
 	})
 }
 

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -64,25 +63,29 @@ type Client struct {
 // complete. The client owns conn, even if Connect fails. Connect returns the errors of
 // [session.Connect]; ctx limits Connect only, not the session.
 func Connect(ctx context.Context, conn transport.Conn, o *Options) (*Client, error) {
-	return newClient(o).connect(ctx, conn)
+	c, err := newClient(o)
+	if err != nil {
+		boundary.Run(conn.Close) // the error of the options says more than its own
+		return nil, err
+	}
+	return c.connect(ctx, conn)
 }
 
-func newClient(o *Options) *Client {
-	c := &Client{options: valueOf(o), limit: newInputLimit(valueOf(o).InputRequestsPerMinute), opened: make(chan struct{})}
+// newClient returns a client that is not connected. It fails if the options are invalid.
+func newClient(o *Options) (*Client, error) {
+	c := &Client{options: valueOf(o), opened: make(chan struct{})}
+	if err := c.options.complete(); err != nil {
+		return nil, err
+	}
+	c.limit = newInputLimit(c.options.Limits.InputRequests)
 	c.completions = rate.NewLimiter(completionsPerSecond, completionsPerSecond)
 	c.log = boundary.Logger(c.options.Session.Logger)
-	if c.options.MaxToolRounds == 0 {
-		c.options.MaxToolRounds = defaultMaxToolRounds
-	}
-	if c.options.MaxInputRounds == 0 {
-		c.options.MaxInputRounds = defaultMaxInputRounds
-	}
-	c.cache.max = cmp.Or(c.options.MaxCacheBytes, defaultMaxCacheBytes)
-	c.cache.partition = c.options.CachePartition
+	c.cache.max = c.options.Cache.Bytes
+	c.cache.partition = c.options.Cache.Partition
 	if c.options.Auth != nil {
 		c.options.HTTP.Auth = c.options.Auth
 	}
-	c.cache.private = c.options.CachePartition != nil || c.options.HTTP.Prepare == nil && c.options.HTTP.Auth == nil
+	c.cache.private = c.options.Cache.Partition != nil || c.options.HTTP.Prepare == nil && c.options.HTTP.Auth == nil
 	c.tools.init(c, mcp.MethodToolsList, c.toolPage, func(t *mcp.Tool) string { return t.Name })
 	c.resources.init(c, mcp.MethodResourcesList, resourcePage, func(r *mcp.Resource) string { return r.URI })
 	c.templates.init(c, mcp.MethodResourcesTemplatesList, templatePage, func(t *mcp.ResourceTemplate) string { return t.URITemplate })
@@ -91,27 +94,27 @@ func newClient(o *Options) *Client {
 		c.outputs.clear()
 		c.mirrors.clear()
 	}
-	return c
+	return c, nil
 }
 
 func (c *Client) connect(ctx context.Context, conn transport.Conn) (*Client, error) {
 	cfg := c.options.config()
 	cfg.Handler = c.handler(cfg.Handler)
-	cfg.Sending = append(cfg.Sending, c.recordURLs, c.addLogLevel)
-	if !c.options.NoTasks {
-		cfg.Sending = append(cfg.Sending, c.withoutTasksExtension)
+	cfg.Hooks.Sending = append(cfg.Hooks.Sending, c.recordURLs, c.addLogLevel)
+	if !c.options.Features.NoTasks {
+		cfg.Hooks.Sending = append(cfg.Hooks.Sending, c.withoutTasksExtension)
 	}
 	if c.removeKnown != nil {
-		cfg.Sending = append(cfg.Sending, c.verifyKnown)
+		cfg.Hooks.Sending = append(cfg.Hooks.Sending, c.verifyKnown)
 	}
-	cfg.Reopened = c.reopened(cfg.Reopened)
+	cfg.Hooks.Reopened = c.reopened(cfg.Hooks.Reopened)
 	c.tasks = requestor.AttachWith(&cfg, requestor.Options{Respond: c.respondToTask, Watch: c.watchTask})
-	if c.options.Tasks != nil {
-		receiver.Attach(&cfg, receiver.Options{Manager: c.options.Tasks})
+	if c.options.Input.Tasks != nil {
+		receiver.Attach(&cfg, receiver.Options{Manager: c.options.Input.Tasks})
 	}
 	var version uint64
-	if c.options.Roots != nil {
-		version = c.options.Roots.version()
+	if c.options.Input.Roots != nil {
+		version = c.options.Input.Roots.version()
 	}
 	s, err := session.Connect(ctx, conn, c.options.initializeParams(), &cfg)
 	if err != nil {
@@ -132,8 +135,8 @@ func (c *Client) connect(ctx context.Context, conn transport.Conn) (*Client, err
 		}
 		return c, nil
 	}
-	if c.options.Roots != nil {
-		if err := c.options.Roots.announceTo(ctx, s, version); err != nil {
+	if c.options.Input.Roots != nil {
+		if err := c.options.Input.Roots.announceTo(ctx, s, version); err != nil {
 			c.log.Warn("roots change not announced", "error", err)
 		}
 	}
@@ -164,13 +167,10 @@ func (c *Client) reopened(next func(*mcp.InitializeResult)) func(*mcp.Initialize
 // completionsPerSecond limits the requests for completions (MCP completion, "Security").
 const completionsPerSecond = 10
 
-// newInputLimit returns the limiter of a server's input requests.
+// newInputLimit returns the limiter of a server's input requests. 0 means no limit.
 func newInputLimit(perMinute int) *rate.Limiter {
-	switch {
-	case perMinute < 0:
+	if perMinute == 0 {
 		return rate.NewLimiter(rate.Inf, 0)
-	case perMinute == 0:
-		perMinute = defaultInputRequestsPerMinute
 	}
 	return rate.NewLimiter(rate.Limit(perMinute)/60, perMinute)
 }
@@ -205,7 +205,7 @@ func (c *Client) Wait() error { return c.session.Wait() }
 // subscriptions and the log level are not restored in a later session.
 //
 // In revisions without sessions, an [*mcp.InputRequiredResult] is returned as it is, and so is the
-// task that a server creates for a tools/call, unless [Options].NoTasks is set: it is a
+// task that a server creates for a tools/call, unless [Features].NoTasks is set: it is a
 // [*mcp.CallToolResult] without content, whose ResultType is "task" and whose Extra has the taskId.
 // Pass that id to [Client.AttachTool] to wait for the result or to cancel the task.
 func (c *Client) With(opts ...session.Option) mcp.ToServer {

@@ -355,17 +355,19 @@ func TestClientHonoursOlderRevision(t *testing.T) {
 	declared := everything()
 	declared.Tasks = receiver.ServerCapabilities(true) // has no meaning in the older revision
 	c, s := connectAs(t, declared, &client.Options{
-		SampleTools: true,
-		Fill:        func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) { return client.Decline(), nil },
-		OpenURL: func(context.Context, *client.URLRequest) (mcp.ElicitAction, error) {
-			t.Error("the user was shown a URL")
-			return mcp.ElicitActionAccept, nil
-		},
-		Sample: func(_ context.Context, r *client.SampleRequest) (*mcp.CreateMessageResult, error) {
-			if r.Tools != nil {
-				t.Error("the model was given tools")
-			}
-			return nil, client.ErrRefused
+		Input: client.Input{
+			SampleTools: true,
+			Fill:        func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) { return client.Decline(), nil },
+			OpenURL: func(context.Context, *client.URLRequest) (mcp.ElicitAction, error) {
+				t.Error("the user was shown a URL")
+				return mcp.ElicitActionAccept, nil
+			},
+			Sample: func(_ context.Context, r *client.SampleRequest) (*mcp.CreateMessageResult, error) {
+				if r.Tools != nil {
+					t.Error("the model was given tools")
+				}
+				return nil, client.ErrRefused
+			},
 		},
 	}, session.Config{Revisions: []mcp.Revision{mcp.Revision20250618}}, nil)
 	if c.Revision() != mcp.Revision20250618 {

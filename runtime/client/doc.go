@@ -47,7 +47,7 @@
 //     again with the responses.
 //   - [Client.Subscribe] and the lists whose changes [Options].Notifications receives share one
 //     subscription. Tasks that are followed share another one.
-//   - Results are cached for as long as the server says; see [Options].MaxCacheBytes.
+//   - Results are cached for as long as the server says; see [Cache].Bytes.
 //   - [Client.Ping] sends server/discover, and [Client.SetLogLevel] sends nothing.
 //   - The roots have no notifications.
 //
@@ -57,7 +57,7 @@
 // # Own methods
 //
 // [Call] sends a request that the protocol does not define, and [Client.Notify] a notification.
-// [Options].Methods serves those of the server. Package server has the other side.
+// [Features].Methods serves those of the server. Package server has the other side.
 //
 // # Duties of the host
 //

@@ -101,11 +101,11 @@ type URLRequest struct {
 func (h requestHandler) Elicit(ctx context.Context, params mcp.ElicitRequestParams) (mcp.ElicitOutcome, error) {
 	switch p := params.(type) {
 	case *mcp.ElicitRequestFormParams:
-		if h.c.options.Fill != nil {
+		if h.c.options.Input.Fill != nil {
 			return h.fill(ctx, p)
 		}
 	case *mcp.ElicitRequestURLParams:
-		if h.c.options.OpenURL != nil {
+		if h.c.options.Input.OpenURL != nil {
 			return h.open(ctx, p)
 		}
 	}
@@ -120,7 +120,7 @@ func (h requestHandler) fill(ctx context.Context, p *mcp.ElicitRequestFormParams
 	if err != nil {
 		return nil, err
 	}
-	answer, err := h.c.options.Fill(ctx, &FormRequest{server, p})
+	answer, err := h.c.options.Input.Fill(ctx, &FormRequest{server, p})
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +190,7 @@ func (h requestHandler) open(ctx context.Context, p *mcp.ElicitRequestURLParams)
 	if p.ElicitationID != nil {
 		r.Done = h.c.urls.expect(h.c.partition(ctx), *p.ElicitationID)
 	}
-	action, err := h.c.options.OpenURL(ctx, r)
+	action, err := h.c.options.Input.OpenURL(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -244,19 +244,19 @@ func (c *Client) recordURLs(next session.Sender) session.Sender {
 // URLDone returns a channel that is closed when the server reports that the elicitation with the
 // given id is complete, like [URLRequest].Done. It returns false if the id is unknown: the client
 // remembers the ids of the latest 1024 URLs that the server has sent, and of at most 64 in one error
-// response. If [Options].CachePartition is set, one partition cannot displace the ids of another one
+// response. If [Cache].Partition is set, one partition cannot displace the ids of another one
 // that has fewer.
 func (c *Client) URLDone(id string) (done <-chan struct{}, ok bool) { return c.urls.done(id) }
 
 // maxURLs limits the elicitations that urls records.
 const maxURLs = 1024
 
-// partition returns the partition of a call; see [Options].CachePartition.
+// partition returns the partition of a call; see [Cache].Partition.
 func (c *Client) partition(ctx context.Context) string {
-	if c.options.CachePartition == nil {
+	if c.options.Cache.Partition == nil {
 		return ""
 	}
-	return c.options.CachePartition(ctx)
+	return c.options.Cache.Partition(ctx)
 }
 
 // urls records the elicitations with URLs that the server has sent. The zero value is empty. It

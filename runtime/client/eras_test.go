@@ -146,7 +146,7 @@ func TestSessionsAndModernClientsAtOneEndpoint(t *testing.T) {
 			o := at.options()
 			o.Session.Revisions = x.revisions
 			o.Notifications = &u.changes
-			o.Fill = func(ctx context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
+			o.Input.Fill = func(ctx context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
 				u.asked <- f.Message
 				return fill(f, <-u.answer), nil
 			}

@@ -29,14 +29,14 @@ func Example() {
 	ctx := context.Background()
 	c, err := client.Connect(ctx, bakery(), &client.Options{
 		Info: mcp.Implementation{Name: "host", Version: "1"},
-		Fill: func(ctx context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
+		Input: client.Input{Fill: func(ctx context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
 			fmt.Printf("%s asks: %s\n", f.Server.Name, f.Message)
 			for _, field := range f.Fields() {
 				fmt.Println("  field:", field.Title)
 			}
 			slices, err := form.Of(8)
 			return client.Accept(map[string]form.Value{"slices": slices}), err
-		},
+		}},
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -190,7 +190,7 @@ func ExampleNewRoots() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	c, err := client.Connect(ctx, bakery(), &client.Options{Roots: roots})
+	c, err := client.Connect(ctx, bakery(), &client.Options{Input: client.Input{Roots: roots}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -1,5 +1,5 @@
 package client
 
-const DefaultInputRequestsPerMinute = defaultInputRequestsPerMinute
+const DefaultInputRequests = defaultInputRequests
 
-const DefaultMaxToolRounds = defaultMaxToolRounds
+const DefaultToolRounds = defaultToolRounds

@@ -186,7 +186,7 @@ func TestCallToolTakesTaskOrResult(t *testing.T) {
 func TestNoTasksKeepsExtensionUndeclared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeTasks(t)
-		c := f.dial(client.Options{NoTasks: true, Capabilities: mcp.ClientCapabilities{Extensions: json.RawMessage(`{"com.example/x":{}}`)}})
+		c := f.dial(client.Options{Features: client.Features{NoTasks: true, Capabilities: mcp.ClientCapabilities{Extensions: json.RawMessage(`{"com.example/x":{}}`)}}})
 		if got := textOf(c.CallTool(t.Context(), "plain", nil)); got != "plain" || f.declared[0] != `tools/call {"com.example/x":{}}` {
 			t.Errorf("got %s after %s", got, f.declared)
 		}
@@ -196,7 +196,7 @@ func TestNoTasksKeepsExtensionUndeclared(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeTasks(t)
-		c := f.dial(client.Options{Capabilities: mcp.ClientCapabilities{Extensions: json.RawMessage(`{"com.example/x":{}}`)}})
+		c := f.dial(client.Options{Features: client.Features{Capabilities: mcp.ClientCapabilities{Extensions: json.RawMessage(`{"com.example/x":{}}`)}}})
 		c.CallTool(t.Context(), "plain", nil)
 		if f.declared[0] != `tools/call {"com.example/x":{},"io.modelcontextprotocol/tasks":{}}` {
 			t.Errorf("declared %s", f.declared)
@@ -434,7 +434,7 @@ func TestInputRequestsOfTaskAreAnsweredOnce(t *testing.T) {
 		var mu sync.Mutex
 		var asked, withdrawn []string
 		answer := map[string]chan string{"a?": make(chan string), "b?": make(chan string), "c?": make(chan string)}
-		c := f.dial(client.Options{Fill: func(ctx context.Context, form *client.FormRequest) (*mcp.ElicitResult, error) {
+		c := f.dial(client.Options{Input: client.Input{Fill: func(ctx context.Context, form *client.FormRequest) (*mcp.ElicitResult, error) {
 			mu.Lock()
 			asked = append(asked, form.Message)
 			mu.Unlock()
@@ -447,7 +447,7 @@ func TestInputRequestsOfTaskAreAnsweredOnce(t *testing.T) {
 				withdrawn = append(withdrawn, form.Message)
 				return nil, ctx.Err()
 			}
-		}})
+		}}})
 		f.set("a", asking("a", "b", "c"))
 		h, err := c.StartTool(t.Context(), "task", nil)
 		if err != nil {
@@ -497,7 +497,7 @@ func TestResultOutlastsFirstCaller(t *testing.T) {
 			f := newFakeTasks(t)
 			answer := make(chan string)
 			asked := 0
-			c := f.dial(client.Options{Fill: func(ctx context.Context, form *client.FormRequest) (*mcp.ElicitResult, error) {
+			c := f.dial(client.Options{Input: client.Input{Fill: func(ctx context.Context, form *client.FormRequest) (*mcp.ElicitResult, error) {
 				asked++
 				select {
 				case text := <-answer:
@@ -506,7 +506,7 @@ func TestResultOutlastsFirstCaller(t *testing.T) {
 					t.Errorf("the input request was withdrawn: %v", context.Cause(ctx))
 					return nil, ctx.Err()
 				}
-			}})
+			}}})
 			f.poll = 60_000
 			f.set("a", asking("a"), working, done)
 			h := c.AttachTool("a")
@@ -558,7 +558,7 @@ func TestOpenInputRequestIsAskedAgainInAnotherProcess(t *testing.T) {
 			return fill(form, "yes"), nil
 		}
 		f.set("a", asking("k"))
-		first := f.dial(client.Options{Fill: user})
+		first := f.dial(client.Options{Input: client.Input{Fill: user}})
 		h, err := first.StartTool(t.Context(), "task", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -571,7 +571,7 @@ func TestOpenInputRequestIsAskedAgainInAnotherProcess(t *testing.T) {
 			cancel()
 		}
 		first.Close()
-		second := f.dial(client.Options{Fill: user})
+		second := f.dial(client.Options{Input: client.Input{Fill: user}})
 		if got := textOf(second.AttachTool("a").Result(t.Context())); got != "done" || asked != 3 {
 			t.Errorf("got %s after %d forms", got, asked)
 		}
@@ -587,7 +587,7 @@ func TestFailedInputOfTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeTasks(t)
 		failure := errors.New("no user")
-		c := f.dial(client.Options{Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) { return nil, failure }})
+		c := f.dial(client.Options{Input: client.Input{Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) { return nil, failure }}})
 		isFailure := func(err error) bool {
 			e, ok := errors.AsType[*client.InputError](err)
 			return ok && e.Method == "elicitation/create" && errors.Is(err, failure)
@@ -721,9 +721,9 @@ func (x *fragile) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestTaskOutlastsTemporaryFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeTasks(t)
-		c := f.dial(client.Options{Fill: func(_ context.Context, form *client.FormRequest) (*mcp.ElicitResult, error) {
+		c := f.dial(client.Options{Input: client.Input{Fill: func(_ context.Context, form *client.FormRequest) (*mcp.ElicitResult, error) {
 			return fill(form, "yes"), nil
-		}})
+		}}})
 		failures := 0
 		f.refuse = func(method string) *jsonrpc.Error {
 			if failures++; method != "tools/call" && failures%3 != 0 {
@@ -774,10 +774,10 @@ func TestTaskOutlastsResponsesOfGateway(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFakeTasks(t)
 				asked := 0
-				c := f.dial(client.Options{Fill: func(_ context.Context, form *client.FormRequest) (*mcp.ElicitResult, error) {
+				c := f.dial(client.Options{Input: client.Input{Fill: func(_ context.Context, form *client.FormRequest) (*mcp.ElicitResult, error) {
 					asked++
 					return fill(form, "yes"), nil
-				}})
+				}}})
 				var down atomic.Pointer[string] // the method that the gateway rejects
 				f.reject = func(w http.ResponseWriter, _ *http.Request, m jsonrpc.Message) bool {
 					method := down.Load()
@@ -878,7 +878,7 @@ func TestRequestsAboutTasksHaveValuesOfContext(t *testing.T) {
 			r.Header.Set("User", user)
 			return nil
 		}
-		o.Fill = func(ctx context.Context, form *client.FormRequest) (*mcp.ElicitResult, error) {
+		o.Input.Fill = func(ctx context.Context, form *client.FormRequest) (*mcp.ElicitResult, error) {
 			user, _ := ctx.Value(userKey{}).(string)
 			f.set("a", done)
 			return fill(form, user), nil
@@ -903,11 +903,11 @@ func TestHangingHandlerDoesNotDelayResult(t *testing.T) {
 		f := newFakeTasks(t)
 		hang := make(chan struct{})
 		var asked atomic.Int32
-		c := f.dial(client.Options{Fill: func(_ context.Context, form *client.FormRequest) (*mcp.ElicitResult, error) {
+		c := f.dial(client.Options{Input: client.Input{Fill: func(_ context.Context, form *client.FormRequest) (*mcp.ElicitResult, error) {
 			asked.Add(1)
 			<-hang
 			return fill(form, "late"), nil
-		}})
+		}}})
 		f.set("a", asking("k"))
 		time.AfterFunc(10*time.Second, func() { f.set("a", done) }) // another client has responded
 		if got := textOf(c.CallTool(t.Context(), "task", nil)); got != "done" {
@@ -973,9 +973,9 @@ func TestUnusableStatesOfTaskAreErrors(t *testing.T) {
 					}
 					return text, err
 				}
-				c := f.dial(client.Options{Fill: func(_ context.Context, form *client.FormRequest) (*mcp.ElicitResult, error) {
+				c := f.dial(client.Options{Input: client.Input{Fill: func(_ context.Context, form *client.FormRequest) (*mcp.ElicitResult, error) {
 					return fill(form, "yes"), nil
-				}})
+				}}})
 				f.set("a", x.state)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 				defer cancel()
@@ -1049,11 +1049,11 @@ func TestTasksOfOwnServerInBothEras(t *testing.T) {
 				at, requests := new(network), new(requestLog)
 				withOwnTasks(t, at, requests.wrap)
 				forms := 0
-				c := dialOwn(t, at, client.Options{Fill: func(_ context.Context, form *client.FormRequest) (*mcp.ElicitResult, error) {
+				c := dialOwn(t, at, client.Options{Input: client.Input{Fill: func(_ context.Context, form *client.FormRequest) (*mcp.ElicitResult, error) {
 					forms++
 					time.Sleep(30 * time.Minute)
 					return fill(form, "Ada"), nil
-				}}, x.revisions...)
+				}}}, x.revisions...)
 				for _, row := range []struct{ tool, want string }{{"quick", "quick"}, {"slow", "slow"}, {"ask", "Hello, Ada"}} {
 					h, err := c.StartTool(t.Context(), row.tool, nil)
 					if err != nil {

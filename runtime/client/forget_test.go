@@ -41,11 +41,11 @@ func TestClosedClientsAreForgotten(t *testing.T) {
 				t.Fatal(err)
 			}
 			var latest atomic.Pointer[client.ToolHandle]
-			o := &client.Options{Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
+			o := &client.Options{Input: client.Input{Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
 				latest.Load()
 				value, err := form.Of("ada")
 				return client.Accept(map[string]form.Value{"name": value}), err
-			}}
+			}}}
 			o.Session.Revisions = session.ModernRevisions()
 			c, err := client.Connect(t.Context(), here, o)
 			if err != nil {

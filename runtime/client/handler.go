@@ -12,12 +12,12 @@ import (
 )
 
 // handler returns the handler of the server's requests and notifications. Those of
-// [Options].Methods go to their handlers, and others that the protocol does not define to rest, if
+// [Features].Methods go to their handlers, and others that the protocol does not define to rest, if
 // it is not nil.
 func (c *Client) handler(rest session.Handler) session.Handler {
 	own := session.ClientHandler(requestHandler{c: c}, c.notificationHandler())
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
-		if h := c.options.Methods[req.Method]; h != nil {
+		if h := c.options.Features.Methods[req.Method]; h != nil {
 			return h(ctx, req)
 		}
 		if _, ok := mcp.LookupMethod(req.Method); !ok && rest != nil {
@@ -89,15 +89,15 @@ type requestHandler struct {
 
 // ListRoots handles roots/list.
 func (h requestHandler) ListRoots(ctx context.Context, _ *mcp.RequestParams) (*mcp.ListRootsResult, error) {
-	if h.c.options.Roots == nil {
+	if h.c.options.Input.Roots == nil {
 		return nil, jsonrpc.MethodNotFound(mcp.MethodRootsList)
 	}
-	check := h.c.options.CheckRoot
+	check := h.c.options.Input.CheckRoot
 	if check == nil {
 		check = Accessible
 	}
 	exposed := []mcp.Root{}
-	for _, root := range h.c.options.Roots.List() {
+	for _, root := range h.c.options.Input.Roots.List() {
 		if err := check(ctx, root); err != nil {
 			h.c.log.Warn("root not exposed", "uri", root.URI, "error", err)
 			continue

@@ -65,19 +65,19 @@ func TestCapabilitiesFollowFromTheHandlers(t *testing.T) {
 		want string
 	}{
 		{"nothing", nil, `{}`},
-		{"forms", &client.Options{Fill: fill}, `{"elicitation":{"form":{}}}`},
-		{"URLs", &client.Options{OpenURL: open}, `{"elicitation":{"url":{}}}`},
-		{"both", &client.Options{Fill: fill, OpenURL: open}, `{"elicitation":{"form":{},"url":{}}}`},
-		{"sampling", &client.Options{Sample: sample}, `{"sampling":{}}`},
-		{"tools", &client.Options{Sample: sample, SampleTools: true}, `{"sampling":{"tools":{}}}`},
-		{"roots", &client.Options{Roots: new(client.Roots)}, `{"roots":{"listChanged":true}}`},
-		{"tasks", &client.Options{Sample: sample, Fill: fill, Tasks: tasks}, `{"elicitation":{"form":{}},"sampling":{},` +
+		{"forms", &client.Options{Input: client.Input{Fill: fill}}, `{"elicitation":{"form":{}}}`},
+		{"URLs", &client.Options{Input: client.Input{OpenURL: open}}, `{"elicitation":{"url":{}}}`},
+		{"both", &client.Options{Input: client.Input{Fill: fill, OpenURL: open}}, `{"elicitation":{"form":{},"url":{}}}`},
+		{"sampling", &client.Options{Input: client.Input{Sample: sample}}, `{"sampling":{}}`},
+		{"tools", &client.Options{Input: client.Input{Sample: sample, SampleTools: true}}, `{"sampling":{"tools":{}}}`},
+		{"roots", &client.Options{Input: client.Input{Roots: new(client.Roots)}}, `{"roots":{"listChanged":true}}`},
+		{"tasks", &client.Options{Input: client.Input{Sample: sample, Fill: fill, Tasks: tasks}}, `{"elicitation":{"form":{}},"sampling":{},` +
 			`"tasks":{"cancel":{},"requests":{"elicitation":{"create":{}},"sampling":{"createMessage":{}}}}}`},
-		{"tasks of sampling", &client.Options{Sample: sample, Tasks: tasks, Session: session.Config{Principal: "ada"}},
+		{"tasks of sampling", &client.Options{Input: client.Input{Sample: sample, Tasks: tasks}, Session: session.Config{Principal: "ada"}},
 			`{"sampling":{},"tasks":{"cancel":{},"list":{},"requests":{"sampling":{"createMessage":{}}}}}`},
-		{"additional", &client.Options{Sample: sample, Capabilities: mcp.ClientCapabilities{
+		{"additional", &client.Options{Input: client.Input{Sample: sample}, Features: client.Features{Capabilities: mcp.ClientCapabilities{
 			Experimental: []byte(`{"x":{}}`), Sampling: &mcp.ClientCapabilitiesSampling{Context: []byte(`{}`)},
-		}}, `{"experimental":{"x":{}},"sampling":{"context":{}}}`},
+		}}}, `{"experimental":{"x":{}},"sampling":{"context":{}}}`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, s := connect(t, test.o, nil)
@@ -95,12 +95,12 @@ const colours = `{"message":"Which?","requestedSchema":{"type":"object","require
 
 // The official Go SDK sends forms without fields in this way.
 func TestFormWithoutSchemaHasNoFields(t *testing.T) {
-	_, s := connect(t, &client.Options{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
+	_, s := connect(t, &client.Options{Input: client.Input{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
 		if f.Message != "Sure?" || len(f.Fields()) > 0 {
 			t.Errorf("Fill received %v", f)
 		}
 		return client.Accept(nil), nil
-	}}, nil)
+	}}}, nil)
 	send(t, s, []exchange{
 		{"elicitation/create", `{"message":"Sure?"}`, `{"action":"accept","content":{}}`},
 		{"elicitation/create", `{"message":"Sure?","mode":"form"}`, `{"action":"accept","content":{}}`},
@@ -114,12 +114,12 @@ func TestFormWithoutSchemaHasNoFields(t *testing.T) {
 // Proves ELIC-04, ELIC-06, ELIC-08, ELIC-12, ELIC-14, ELIC-17.
 func TestFillResultsAreCompletedAndChecked(t *testing.T) {
 	var answer func(f *client.FormRequest) (*mcp.ElicitResult, error)
-	_, s := connect(t, &client.Options{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
+	_, s := connect(t, &client.Options{Input: client.Input{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
 		if f.Server.Name != "scripted" || f.Message != "Which?" || f.Fields()[0].Name != "colour" {
 			t.Errorf("Fill received %v", f)
 		}
 		return answer(f)
-	}}, nil)
+	}}}, nil)
 	accept := func(v any) func(*client.FormRequest) (*mcp.ElicitResult, error) {
 		return func(*client.FormRequest) (*mcp.ElicitResult, error) {
 			x, err := form.Of(v)
@@ -157,10 +157,10 @@ func TestURLCompletionIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := recorder{events: make(chan string, 10)}
 		requests := make(chan *client.URLRequest, 1)
-		c, s := connect(t, &client.Options{Notifications: n, OpenURL: func(_ context.Context, u *client.URLRequest) (mcp.ElicitAction, error) {
+		c, s := connect(t, &client.Options{Notifications: n, Input: client.Input{OpenURL: func(_ context.Context, u *client.URLRequest) (mcp.ElicitAction, error) {
 			requests <- u
 			return mcp.ElicitActionAccept, nil
-		}}, nil)
+		}}}, nil)
 		complete := func(id string) {
 			t.Helper()
 			params := &mcp.ElicitationCompleteNotificationParams{ElicitationID: id}
@@ -202,9 +202,9 @@ func TestURLCompletionIsReported(t *testing.T) {
 
 // Proves ELIC-10.
 func TestURLsRequiredByRequest(t *testing.T) {
-	c, s := connect(t, &client.Options{OpenURL: func(context.Context, *client.URLRequest) (mcp.ElicitAction, error) {
+	c, s := connect(t, &client.Options{Input: client.Input{OpenURL: func(context.Context, *client.URLRequest) (mcp.ElicitAction, error) {
 		return mcp.ElicitActionAccept, nil
-	}}, nil)
+	}}}, nil)
 	refuse := &jsonrpc.Error{Code: -32042, Message: "sign in first",
 		Data: []byte(`{"elicitations":[{"mode":"url","message":"Sign in","url":"https://x.example/","elicitationId":"e7"}]}`)}
 	s.answers = map[string]func(string) (string, error){"tools/call": func(string) (string, error) { return "", refuse }}
@@ -261,16 +261,19 @@ func TestSamplingIsValidated(t *testing.T) {
 	var answer string
 	var failed error
 	var choice mcp.ToolChoiceMode
-	_, s := connect(t, &client.Options{SampleTools: true, Sample: func(_ context.Context, r *client.SampleRequest) (*mcp.CreateMessageResult, error) {
-		if r.Server.Name != "scripted" || r.MaxTokens != 9 {
-			t.Errorf("Sample received %v", r)
-		}
-		choice = r.Choice()
-		result := new(mcp.CreateMessageResult)
-		if err := codec.Unmarshal([]byte(answer), result); err != nil {
-			t.Error(err)
-		}
-		return result, failed
+	_, s := connect(t, &client.Options{Input: client.Input{
+		SampleTools: true,
+		Sample: func(_ context.Context, r *client.SampleRequest) (*mcp.CreateMessageResult, error) {
+			if r.Server.Name != "scripted" || r.MaxTokens != 9 {
+				t.Errorf("Sample received %v", r)
+			}
+			choice = r.Choice()
+			result := new(mcp.CreateMessageResult)
+			if err := codec.Unmarshal([]byte(answer), result); err != nil {
+				t.Error(err)
+			}
+			return result, failed
+		},
 	}}, nil)
 	const method = "sampling/createMessage"
 	for _, answer = range []string{text, list} {
@@ -313,10 +316,10 @@ func TestSamplingIsValidated(t *testing.T) {
 
 // Proves SAMP-03, ROOT-03.
 func TestUndeclaredRequestsAreRejected(t *testing.T) {
-	_, s := connect(t, &client.Options{Sample: func(context.Context, *client.SampleRequest) (*mcp.CreateMessageResult, error) {
+	_, s := connect(t, &client.Options{Input: client.Input{Sample: func(context.Context, *client.SampleRequest) (*mcp.CreateMessageResult, error) {
 		t.Error("Sample was called")
 		return nil, nil
-	}}, nil)
+	}}}, nil)
 	send(t, s, []exchange{
 		{"sampling/createMessage", sampling(`,"tools":[]`, hi), "-32602"},
 		{"sampling/createMessage", sampling(`,"toolChoice":{"mode":"auto"}`, hi), "-32602"},
@@ -325,9 +328,9 @@ func TestUndeclaredRequestsAreRejected(t *testing.T) {
 		t.Error("roots were listed")
 	}
 	// Capabilities that the host declares without a handler: the method does not exist.
-	pretend := &client.Options{Capabilities: mcp.ClientCapabilities{
+	pretend := &client.Options{Features: client.Features{Capabilities: mcp.ClientCapabilities{
 		Roots: new(mcp.ClientCapabilitiesRoots), Sampling: new(mcp.ClientCapabilitiesSampling),
-	}}
+	}}}
 	_, s = connect(t, pretend, nil)
 	send(t, s, []exchange{{"roots/list", `{}`, "-32601"}, {"sampling/createMessage", sampling("", hi), "-32601"}})
 }
@@ -336,10 +339,10 @@ func TestUndeclaredRequestsAreRejected(t *testing.T) {
 func TestInputRequestsAreRateLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var count atomic.Int32
-		_, s := connect(t, &client.Options{InputRequestsPerMinute: 3, Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
+		_, s := connect(t, &client.Options{Limits: client.Limits{InputRequests: 3}, Input: client.Input{Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
 			count.Add(1)
 			return client.Decline(), nil
-		}}, nil)
+		}}}, nil)
 		refused := fmt.Sprint(session.CodeOverloaded)
 		no := `{"action":"decline"}`
 		q := func(want string) exchange { return exchange{"elicitation/create", colours, want} }
@@ -350,10 +353,10 @@ func TestInputRequestsAreRateLimited(t *testing.T) {
 			t.Errorf("Fill was called %d times, want 4", count.Load())
 		}
 	})
-	_, s := connect(t, &client.Options{InputRequestsPerMinute: -1, Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
+	_, s := connect(t, &client.Options{Limits: client.Limits{InputRequests: -1}, Input: client.Input{Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
 		return client.Decline(), nil
-	}}, nil)
-	for range 2 * client.DefaultInputRequestsPerMinute {
+	}}}, nil)
+	for range 2 * client.DefaultInputRequests {
 		send(t, s, []exchange{{"elicitation/create", colours, `{"action":"decline"}`}})
 	}
 }
@@ -389,8 +392,8 @@ func TestRootsAreListedAndChangesAnnounced(t *testing.T) {
 			t.Fatal(err)
 		}
 		all := func(context.Context, mcp.Root) error { return nil } // the folders do not exist
-		c, one := connect(t, &client.Options{Roots: roots, CheckRoot: all}, nil)
-		_, two := connect(t, &client.Options{Roots: roots, CheckRoot: all}, nil)
+		c, one := connect(t, &client.Options{Input: client.Input{Roots: roots, CheckRoot: all}}, nil)
+		_, two := connect(t, &client.Options{Input: client.Input{Roots: roots, CheckRoot: all}}, nil)
 		send(t, two, []exchange{{"roots/list", `{}`, `{"roots":[{"name":"home","uri":"file:///home/ann"}]}`}})
 		step := func(err error, want string) {
 			t.Helper()
@@ -429,17 +432,20 @@ func TestRootsAreCheckedForEachRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, s := connect(t, &client.Options{Roots: roots}, nil)
+	_, s := connect(t, &client.Options{Input: client.Input{Roots: roots}}, nil)
 	send(t, s, []exchange{{"roots/list", `{}`, `{"roots":[{"uri":"` + at("in use") + `"}]}`}})
 	if err := os.Remove(filepath.Join(folder, "in use")); err != nil {
 		t.Fatal(err)
 	}
 	send(t, s, []exchange{{"roots/list", `{}`, `{"roots":[]}`}})
-	_, s = connect(t, &client.Options{Roots: roots, CheckRoot: func(_ context.Context, r mcp.Root) error {
-		if r.URI == at("secret") {
-			return errors.New("not for servers")
-		}
-		return nil
+	_, s = connect(t, &client.Options{Input: client.Input{
+		Roots: roots,
+		CheckRoot: func(_ context.Context, r mcp.Root) error {
+			if r.URI == at("secret") {
+				return errors.New("not for servers")
+			}
+			return nil
+		},
 	}}, nil)
 	send(t, s, []exchange{{"roots/list", `{}`, `{"roots":[{"uri":"` + at("in use") + `"},{"uri":"` + at("missing") + `"}]}`}})
 }
@@ -466,7 +472,7 @@ func TestRootsChangedDuringHandshakeAreAnnounced(t *testing.T) {
 				t.Error(err)
 			}
 		}}
-		c, err := client.Connect(t.Context(), late, &client.Options{Roots: roots})
+		c, err := client.Connect(t.Context(), late, &client.Options{Input: client.Input{Roots: roots}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -506,7 +512,7 @@ func TestRootsChangePassesStuckServer(t *testing.T) {
 			if i == 0 {
 				conn = stuck{near}
 			}
-			c, err := client.Connect(t.Context(), conn, &client.Options{Roots: roots})
+			c, err := client.Connect(t.Context(), conn, &client.Options{Input: client.Input{Roots: roots}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -543,10 +549,10 @@ func (d *delayed) Write(ctx context.Context, m transport.Message) error {
 // Proves ELIC-15, ELIC-21.
 func TestUnsafeURLsAreRejected(t *testing.T) {
 	var shown []*client.URLRequest
-	_, s := connect(t, &client.Options{OpenURL: func(_ context.Context, u *client.URLRequest) (mcp.ElicitAction, error) {
+	_, s := connect(t, &client.Options{Input: client.Input{OpenURL: func(_ context.Context, u *client.URLRequest) (mcp.ElicitAction, error) {
 		shown = append(shown, u)
 		return mcp.ElicitActionDecline, nil
-	}}, nil)
+	}}}, nil)
 	for _, test := range []struct {
 		url               string
 		ok, international bool
@@ -614,12 +620,12 @@ func TestClientDoesNotFetchURLs(t *testing.T) {
 		}
 	}()
 	for _, action := range []mcp.ElicitAction{"accept", "decline", "cancel"} {
-		c, s := connect(t, &client.Options{OpenURL: func(context.Context, *client.URLRequest) (mcp.ElicitAction, error) {
+		c, s := connect(t, &client.Options{Input: client.Input{OpenURL: func(context.Context, *client.URLRequest) (mcp.ElicitAction, error) {
 			if visits.Load() != 0 {
 				t.Error("the URL was fetched before the user was asked")
 			}
 			return action, nil
-		}}, nil)
+		}}}, nil)
 		for _, scheme := range []string{"http", "https"} {
 			send(t, s, []exchange{{"elicitation/create", `{"mode":"url","message":"m","elicitationId":"1","url":"` + scheme + `://` + listener.Addr().String() + `/"}`,
 				`{"action":"` + string(action) + `"}`}})
@@ -639,7 +645,7 @@ func TestClientDoesNotFetchURLs(t *testing.T) {
 func TestOpenURLMayReturnBeforeCompletion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		signedIn := false
-		_, s := connect(t, &client.Options{OpenURL: func(_ context.Context, u *client.URLRequest) (mcp.ElicitAction, error) {
+		_, s := connect(t, &client.Options{Input: client.Input{OpenURL: func(_ context.Context, u *client.URLRequest) (mcp.ElicitAction, error) {
 			select {
 			case <-u.Done:
 				t.Error("Done was closed without a report of the server")
@@ -647,7 +653,7 @@ func TestOpenURLMayReturnBeforeCompletion(t *testing.T) {
 			}
 			signedIn = true
 			return mcp.ElicitActionAccept, nil
-		}}, nil)
+		}}}, nil)
 		s.answers = map[string]func(string) (string, error){}
 		send(t, s, []exchange{
 			{"elicitation/create", `{"mode":"url","message":"m","elicitationId":"1","url":"https://x.example/"}`, `{"action":"accept"}`},
@@ -664,22 +670,24 @@ func TestHandlerResultsAreChecked(t *testing.T) {
 	const visit = `{"mode":"url","message":"m","elicitationId":"1","url":"https://x.example/"}`
 	for _, action := range []mcp.ElicitAction{"", "ok", "Accept"} {
 		_, s := connect(t, &client.Options{
-			Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
-				return &mcp.ElicitResult{Action: action}, nil
+			Input: client.Input{
+				Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
+					return &mcp.ElicitResult{Action: action}, nil
+				},
+				OpenURL: func(context.Context, *client.URLRequest) (mcp.ElicitAction, error) { return action, nil },
 			},
-			OpenURL: func(context.Context, *client.URLRequest) (mcp.ElicitAction, error) { return action, nil },
 		}, nil)
 		send(t, s, []exchange{{"elicitation/create", colours, "-32603"}, {"elicitation/create", visit, "-32603"}})
 	}
-	_, s := connect(t, &client.Options{Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
+	_, s := connect(t, &client.Options{Input: client.Input{Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
 		red, err := form.Of("red")
 		return client.Accept(map[string]form.Value{"colour": red, "note": (*mcp.ElicitResultContentValueScalar)(nil)}), err
-	}}, nil)
+	}}}, nil)
 	send(t, s, []exchange{{"elicitation/create", colours, "-32603"}})
-	_, s = connect(t, &client.Options{Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
+	_, s = connect(t, &client.Options{Input: client.Input{Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
 		red, err := form.Of("red")
 		return client.Accept(map[string]form.Value{"colour": red, "note": nil, "tags": nil}), err
-	}}, nil)
+	}}}, nil)
 	send(t, s, []exchange{{"elicitation/create", colours, `{"action":"accept","content":{"colour":"red","fast":true,"shade":"d","size":3}}`}})
 }
 
@@ -698,12 +706,12 @@ func TestToolRoundsAreLimited(t *testing.T) {
 		return result, codec.Unmarshal([]byte(yes), result)
 	}
 	refused := fmt.Sprint(session.CodeOverloaded)
-	for limit, last := range map[int]int{0: client.DefaultMaxToolRounds, 2: 2} {
-		_, s := connect(t, &client.Options{SampleTools: true, Sample: sample, MaxToolRounds: limit}, nil)
+	for limit, last := range map[int]int{0: client.DefaultToolRounds, 2: 2} {
+		_, s := connect(t, &client.Options{Input: client.Input{SampleTools: true, Sample: sample}, Limits: client.Limits{ToolRounds: limit}}, nil)
 		send(t, s, []exchange{{"sampling/createMessage", conversation(last - 1), yes}, {"sampling/createMessage", conversation(last), refused}})
 	}
-	_, s := connect(t, &client.Options{SampleTools: true, Sample: sample, MaxToolRounds: -1}, nil)
-	send(t, s, []exchange{{"sampling/createMessage", conversation(2 * client.DefaultMaxToolRounds), yes}})
+	_, s := connect(t, &client.Options{Input: client.Input{SampleTools: true, Sample: sample}, Limits: client.Limits{ToolRounds: -1}}, nil)
+	send(t, s, []exchange{{"sampling/createMessage", conversation(2 * client.DefaultToolRounds), yes}})
 }
 
 // Proves ROOT-01, ROOT-05, M-ROOT-01.

@@ -60,7 +60,7 @@ func TestLongElicitationIDsAreNotRetained(t *testing.T) {
 	long := strings.Repeat("x", size)
 	n := 0
 	open := func(context.Context, *client.URLRequest) (mcp.ElicitAction, error) { return "accept", nil }
-	c, s := connect(t, &client.Options{OpenURL: open}, map[string]func(string) (string, error){"tools/call": func(string) (string, error) {
+	c, s := connect(t, &client.Options{Input: client.Input{OpenURL: open}}, map[string]func(string) (string, error){"tools/call": func(string) (string, error) {
 		n++
 		data := fmt.Sprintf(`{"elicitations":[{"mode":"url","message":"m","url":"https://example.com/","elicitationId":"%s%d"}]}`, long, n)
 		return "", &jsonrpc.Error{Code: -32042, Message: "a page first", Data: json.RawMessage(data)}
@@ -97,8 +97,8 @@ func TestPagesOfOneUserDoNotDisplaceThoseOfOthers(t *testing.T) {
 	ann, eve := context.WithValue(t.Context(), user{}, "ann"), context.WithValue(t.Context(), user{}, "eve")
 	pages, n := 1, 0
 	c, _ := connect(t, &client.Options{
-		OpenURL:        func(context.Context, *client.URLRequest) (mcp.ElicitAction, error) { return "accept", nil },
-		CachePartition: func(ctx context.Context) string { return ctx.Value(user{}).(string) },
+		Input: client.Input{OpenURL: func(context.Context, *client.URLRequest) (mcp.ElicitAction, error) { return "accept", nil }},
+		Cache: client.Cache{Partition: func(ctx context.Context) string { return ctx.Value(user{}).(string) }},
 	}, map[string]func(string) (string, error){"tools/call": func(string) (string, error) {
 		var list []string
 		for range pages {

@@ -232,7 +232,7 @@ func (l *list[T]) cachedItem(key string) *T {
 // back to an earlier page and lists of more than 10,000 pages are errors.
 //
 // In revisions without sessions, each page is cached for as long as the server says, and until it
-// announces a change; see [Options].MaxCacheBytes. Over HTTP, tools with an invalid x-mcp-header in
+// announces a change; see [Cache].Bytes. Over HTTP, tools with an invalid x-mcp-header in
 // their schema are left out and logged.
 func (c *Client) Tools(ctx context.Context) iter.Seq2[*mcp.Tool, error] {
 	t := c.Server().Capabilities.Tools

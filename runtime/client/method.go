@@ -9,7 +9,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// Method returns a handler for [Options].Methods. It serves a request of the server that the
+// Method returns a handler for [Features].Methods. It serves a request of the server that the
 // protocol does not define. P and R are structs or maps that encode as a JSON object, or types of
 // package mcp; R may also be a pointer to one, and nil is the empty result. Params that do not fit P
 // are rejected with [jsonrpc.CodeInvalidParams]; absent ones count as an empty object. The context of

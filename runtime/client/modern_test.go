@@ -139,7 +139,7 @@ func (f *fake) requests(method string) (n int) {
 // dial connects a client.
 func (f *fake) dial(o client.Options) *client.Client {
 	f.t.Helper()
-	o.HTTP.Options = httpclient.Options{HTTP: f.client, MaxRetries: -1, Prepare: o.HTTP.Prepare, Auth: o.HTTP.Auth}
+	o.HTTP.Options = httpclient.Options{HTTP: f.client, Retries: httpclient.Retries{Max: -1}, Prepare: o.HTTP.Prepare, Auth: o.HTTP.Auth}
 	if o.Session.Revisions == nil {
 		o.Session.Revisions = append(session.ModernRevisions(), session.Revisions()...)
 	}
@@ -196,19 +196,21 @@ func TestCallRespondsToInputRequests(t *testing.T) {
 		var c *client.Client
 		together := make(chan bool) // the handlers run at the same time
 		c = f.dial(client.Options{
-			Roots: roots,
-			Fill: func(ctx context.Context, r *client.FormRequest) (*mcp.ElicitResult, error) {
-				together <- true
-				if _, err := c.CallTool(context.Background(), "other", nil); err != nil {
-					t.Error(err)
-				}
-				return client.Accept(nil), nil
+			Input: client.Input{
+				Roots: roots,
+				Fill: func(ctx context.Context, r *client.FormRequest) (*mcp.ElicitResult, error) {
+					together <- true
+					if _, err := c.CallTool(context.Background(), "other", nil); err != nil {
+						t.Error(err)
+					}
+					return client.Accept(nil), nil
+				},
+				Sample: func(context.Context, *client.SampleRequest) (*mcp.CreateMessageResult, error) {
+					<-together
+					return client.Say("m", "hi"), nil
+				},
+				SampleTools: true,
 			},
-			Sample: func(context.Context, *client.SampleRequest) (*mcp.CreateMessageResult, error) {
-				<-together
-				return client.Say("m", "hi"), nil
-			},
-			SampleTools: true,
 		})
 		result, err := c.CallTool(t.Context(), "ask", map[string]any{"x": 1})
 		if err != nil {
@@ -256,11 +258,11 @@ func TestModernClientOpensNoURLItself(t *testing.T) {
 		f.client.Transport = &visits{t, f.client.Transport}
 		for _, action := range []mcp.ElicitAction{"accept", "decline", "cancel"} {
 			asked, agreed := make(chan string), make(chan bool)
-			c := f.dial(client.Options{OpenURL: func(_ context.Context, r *client.URLRequest) (mcp.ElicitAction, error) {
+			c := f.dial(client.Options{Input: client.Input{OpenURL: func(_ context.Context, r *client.URLRequest) (mcp.ElicitAction, error) {
 				asked <- r.URL
 				<-agreed
 				return action, nil
-			}})
+			}}})
 			failed := make(chan error, 1)
 			go func() { _, err := c.CallTool(t.Context(), "t", nil); failed <- err }()
 			if got := <-asked; got != page {
@@ -322,7 +324,7 @@ func TestInputFailures(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake(t)
 				f.answer = func(*http.Request, jsonrpc.Message) (string, *jsonrpc.Error) { return c.result, nil }
-				k := f.dial(client.Options{MaxInputRounds: 3, Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) { return nil, refused }})
+				k := f.dial(client.Options{Limits: client.Limits{InputRounds: 3}, Input: client.Input{Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) { return nil, refused }}})
 				if _, err := k.CallTool(t.Context(), "ask", nil); err == nil || !c.check(err) {
 					t.Error(err)
 				}
@@ -340,7 +342,7 @@ func TestInputRequestsCountTowardsTheLimit(t *testing.T) {
 		f.answer = func(*http.Request, jsonrpc.Message) (string, *jsonrpc.Error) {
 			return `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}}}}}}`, nil
 		}
-		c := f.dial(client.Options{InputRequestsPerMinute: 2, Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) { return client.Accept(nil), nil }})
+		c := f.dial(client.Options{Limits: client.Limits{InputRequests: 2}, Input: client.Input{Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) { return client.Accept(nil), nil }}})
 		if _, err := c.GetPrompt(t.Context(), "p", nil); jsonrpc.CodeOf(err) != session.CodeOverloaded {
 			t.Error(err)
 		}
@@ -605,7 +607,7 @@ func TestPrivateResultsStayInTheirPartition(t *testing.T) {
 	var authorizes client.Options
 	authorizes.HTTP.Prepare = func(*http.Request) error { return nil }
 	both := authorizes
-	both.CachePartition = partition
+	both.Cache.Partition = partition
 	authorizer := client.Options{Auth: client.Token(auth.NewSecret("token"))}
 	for _, c := range []struct {
 		name  string
@@ -614,14 +616,14 @@ func TestPrivateResultsStayInTheirPartition(t *testing.T) {
 		want  int
 	}{
 		{"one context", "private", client.Options{}, 1},
-		{"partitions", "private", client.Options{CachePartition: partition}, 2},
-		{"public", "public", client.Options{CachePartition: partition}, 1},
+		{"partitions", "private", client.Options{Cache: client.Cache{Partition: partition}}, 2},
+		{"public", "public", client.Options{Cache: client.Cache{Partition: partition}}, 1},
 		{"authorized by request", "private", authorizes, 4},
 		{"authorized by request in partitions", "private", both, 2},
 		{"authorized by an Authorizer", "private", authorizer, 4},
-		{"no scope", "", client.Options{CachePartition: partition}, 2},
-		{"switched off", "public", client.Options{MaxCacheBytes: -1}, 4},
-		{"too small", "public", client.Options{MaxCacheBytes: 10}, 4},
+		{"no scope", "", client.Options{Cache: client.Cache{Partition: partition}}, 2},
+		{"switched off", "public", client.Options{Cache: client.Cache{Bytes: -1}}, 4},
+		{"too small", "public", client.Options{Cache: client.Cache{Bytes: 10}}, 4},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -869,7 +871,7 @@ func TestServersAreRemembered(t *testing.T) {
 			return `{"resultType":"complete","content":[]}`, nil
 		}
 		servers := new(client.Servers)
-		o := client.Options{Servers: servers}
+		o := client.Options{Cache: client.Cache{Servers: servers}}
 		f.dial(o)
 		c := f.dial(o)
 		if _, err := c.CallTool(t.Context(), "t", nil); err != nil || !c.Session().Traits().Sessionless || !c.Server().Capabilities.Declares("logging") {
@@ -1139,7 +1141,7 @@ func TestUnresponsiveServerMayBeUnavailable(t *testing.T) {
 					}
 					return unavailable.Load()
 				}
-				c := f.dial(client.Options{Session: session.Config{KeepAlive: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)}})
+				c := f.dial(client.Options{Session: session.Config{Timeouts: session.Timeouts{KeepAlive: 10 * time.Second}, Logger: slog.New(slog.DiscardHandler)}})
 				silent.Store(true)
 				time.Sleep(25 * time.Second)
 				unavailable.Store(true)

@@ -191,7 +191,7 @@ func TestCacheOfOwnServer(t *testing.T) {
 		var o client.Options
 		o.HTTP.Prepare = prepare
 		unpartitioned := dialOwn(t, at, o)
-		o.CachePartition = func(ctx context.Context) string { name, _ := ctx.Value(user{}).(string); return name }
+		o.Cache.Partition = func(ctx context.Context) string { name, _ := ctx.Value(user{}).(string); return name }
 		c := dialOwn(t, at, o)
 		synctest.Wait()
 		log.take()
@@ -249,7 +249,7 @@ func TestHeadersOfOwnServer(t *testing.T) {
 		})
 
 		serveOwn(t, at, s, nil, log.wrap)
-		c := dialOwn(t, at, client.Options{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) { return fill(f, "Ada"), nil }})
+		c := dialOwn(t, at, client.Options{Input: client.Input{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) { return fill(f, "Ada"), nil }}})
 		synctest.Wait()
 		log.take()
 		expect := func(when, region string, want ...string) {

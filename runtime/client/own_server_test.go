@@ -153,21 +153,23 @@ func TestEveryInputInRoundsAndSessions(t *testing.T) {
 				}
 				var handled atomic.Int32
 				c := dialOwn(t, at, client.Options{
-					Roots: roots,
-					Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
-						handled.Add(1)
-						return fill(f, "Ada"), nil
-					},
-					OpenURL: func(_ context.Context, u *client.URLRequest) (mcp.ElicitAction, error) {
-						handled.Add(1)
-						if u.Host != "shop.example" {
-							t.Errorf("host %q", u.Host)
-						}
-						return mcp.ElicitActionAccept, nil
-					},
-					Sample: func(context.Context, *client.SampleRequest) (*mcp.CreateMessageResult, error) {
-						handled.Add(1)
-						return client.Say("m", "hi"), nil
+					Input: client.Input{
+						Roots: roots,
+						Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
+							handled.Add(1)
+							return fill(f, "Ada"), nil
+						},
+						OpenURL: func(_ context.Context, u *client.URLRequest) (mcp.ElicitAction, error) {
+							handled.Add(1)
+							if u.Host != "shop.example" {
+								t.Errorf("host %q", u.Host)
+							}
+							return mcp.ElicitActionAccept, nil
+						},
+						Sample: func(context.Context, *client.SampleRequest) (*mcp.CreateMessageResult, error) {
+							handled.Add(1)
+							return client.Say("m", "hi"), nil
+						},
 					},
 				}, x.revisions...)
 				for tool, want := range map[string]int32{"sequence": x.sequence, "together": x.together} {
@@ -213,8 +215,8 @@ func TestEndlessRoundsAreBounded(t *testing.T) {
 				})
 				serveOwn(t, at, s, nil)
 				c := dialOwn(t, at, client.Options{
-					MaxInputRounds: x.client, InputRequestsPerMinute: -1,
-					Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) { return fill(f, "Ada"), nil },
+					Limits: client.Limits{InputRounds: x.client, InputRequests: -1},
+					Input:  client.Input{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) { return fill(f, "Ada"), nil }},
 				})
 				if _, err := c.CallTool(t.Context(), "insatiable", nil); err == nil || !x.check(err) {
 					t.Error(err)
@@ -253,7 +255,7 @@ func TestUserRefusesInRounds(t *testing.T) {
 					return string(action), err
 				})
 				serveOwn(t, at, s, nil)
-				c := dialOwn(t, at, client.Options{Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) { return x.result, x.err }})
+				c := dialOwn(t, at, client.Options{Input: client.Input{Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) { return x.result, x.err }}})
 				result, err := c.CallTool(t.Context(), "ask", nil)
 				if !errors.Is(err, x.err) {
 					t.Error(err)
@@ -386,10 +388,10 @@ func TestBrokenConnectionNeverRunsToolTwice(t *testing.T) {
 						serveOwn(t, at, s, nil)
 						asked := int32(0)
 						wire := &lossy{next: at.options().HTTP.HTTP.Transport, damage: x.damage, skip: round}
-						o := client.Options{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
+						o := client.Options{Input: client.Input{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
 							asked++
 							return fill(f, "Ada"), nil
-						}}
+						}}}
 						o.HTTP.HTTP = &http.Client{Transport: wire}
 						defer wire.next.(*http.Transport).CloseIdleConnections()
 						c := dialOwn(t, at, o)
@@ -462,14 +464,14 @@ func TestServerIsReplacedBetweenRounds(t *testing.T) {
 				}
 				stop := start(x.first)
 				replaced := false
-				c := dialOwn(t, at, client.Options{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
+				c := dialOwn(t, at, client.Options{Input: client.Input{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
 					if !replaced {
 						stop()
 						start(x.second)
 						replaced = true
 					}
 					return fill(f, "Ada"), nil
-				}})
+				}}})
 				result, err := c.CallTool(t.Context(), "order", nil)
 				if x.want != "" {
 					if jsonrpc.CodeOf(err) != jsonrpc.CodeInvalidParams || !strings.Contains(err.Error(), x.want) || charges.Load() != 1 || ships.Load() != 0 {
@@ -506,11 +508,11 @@ func TestCancelCallOfOwnServer(t *testing.T) {
 		serveOwn(t, at, s, nil)
 		cause := errors.New("changed my mind")
 		var asked atomic.Int32
-		c := dialOwn(t, at, client.Options{Fill: func(ctx context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
+		c := dialOwn(t, at, client.Options{Input: client.Input{Fill: func(ctx context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
 			asked.Add(1)
 			<-ctx.Done()
 			return nil, ctx.Err()
-		}})
+		}}})
 		for tool, wantAsked := range map[string]int32{"wait": 0, "ask": 1} {
 			runs.Store(0)
 			ctx, cancel := context.WithCancelCause(t.Context())
@@ -554,9 +556,9 @@ func TestProgressAndLogsOfRounds(t *testing.T) {
 		})
 		serveOwn(t, at, s, nil)
 		events := reader{updated: make(chan string, 10), logged: make(chan string, 10)}
-		c := dialOwn(t, at, client.Options{Notifications: events, Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
+		c := dialOwn(t, at, client.Options{Notifications: events, Input: client.Input{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
 			return fill(f, "Ada"), nil
-		}})
+		}}})
 		if err := c.SetLogLevel(t.Context(), mcp.LoggingLevelWarning); err != nil {
 			t.Fatal(err)
 		}

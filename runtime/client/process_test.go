@@ -142,13 +142,13 @@ func TestCommandRestartsModernServer(t *testing.T) {
 func TestOwnServerProcessIsReplacedBetweenRounds(t *testing.T) {
 	changes := &updates{uris: make(chan string, 10), lists: make(chan bool, 10)}
 	var c *client.Client
-	c = command(t, "own", client.Options{Notifications: changes, Fill: func(ctx context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
+	c = command(t, "own", client.Options{Notifications: changes, Input: client.Input{Fill: func(ctx context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
 		_, err := c.CallTool(ctx, "die", nil)
 		if lost, ok := errors.AsType[*transport.DeliveryError](err); !ok || !lost.Taken {
 			t.Errorf("the call of a server that has ended fails with %v", err)
 		}
 		return fill(f, "Ada"), nil
-	}})
+	}}})
 	if !c.Session().Traits().Sessionless {
 		t.Fatal("session is not modern")
 	}

@@ -386,7 +386,7 @@ func TestListFailsIfSessionIsReplacedDuringReopened(t *testing.T) {
 		o := at.options()
 		o.Session.Revisions = session.Revisions()
 		reopened, release := make(chan struct{}, 10), make(chan struct{})
-		o.Session.Reopened = func(*mcp.InitializeResult) {
+		o.Session.Hooks.Reopened = func(*mcp.InitializeResult) {
 			reopened <- struct{}{}
 			<-release
 		}
@@ -424,7 +424,7 @@ func testRestart(t *testing.T, serve serveFunc) {
 	o := at.options()
 	o.Session.Revisions = session.Revisions()
 	o.Notifications = events
-	o.Session.Reopened = func(*mcp.InitializeResult) { reopened <- true }
+	o.Session.Hooks.Reopened = func(*mcp.InitializeResult) { reopened <- true }
 	c, err := client.Dial(t.Context(), "http://localhost/", &o)
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/engine"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
@@ -31,7 +33,7 @@ func (e *InputError) Error() string {
 // Unwrap returns Err.
 func (e *InputError) Unwrap() error { return e.Err }
 
-// ErrInputRounds is returned if a server asks for input more often than [Options].MaxInputRounds
+// ErrInputRounds is returned if a server asks for input more often than [Limits].InputRounds
 // allows.
 var ErrInputRounds = errors.New("client: limit of input rounds reached")
 
@@ -92,7 +94,7 @@ func (k waiting) Call(ctx context.Context, method string, params codec.Encoder) 
 // rounds sends a request until its result is complete. asked reports whether there was more than
 // one round.
 func (k caller) rounds(ctx context.Context, method string, params codec.Encoder) (result json.RawMessage, asked bool, err error) {
-	limit := k.c.options.MaxInputRounds
+	limit := k.c.options.Limits.InputRounds
 	result, asked, err = modern.CallInRounds(ctx, k.to, method, params, limit, k.c.respond)
 	if err == modern.ErrRounds {
 		err = fmt.Errorf("%w: %s: %d", ErrInputRounds, method, limit)
@@ -144,12 +146,9 @@ func (c *Client) respond(ctx context.Context, requests []modern.InputRequest) ([
 
 // withInputTimeout returns a context that ends when a handler of input requests has taken too long.
 func (c *Client) withInputTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
-	limit := c.options.Session.InputTimeout
-	switch {
-	case limit < 0:
+	limit := cmp.Or(c.options.Session.Timeouts.Input, engine.DefaultInputTimeout)
+	if limit == session.NoLimit {
 		return ctx, func() {}
-	case limit == 0:
-		limit = session.DefaultInputTimeout
 	}
 	return context.WithTimeoutCause(ctx, limit, session.ErrTimeout)
 }

@@ -34,17 +34,17 @@ const codeRefused = -1
 
 // CreateMessage handles sampling/createMessage.
 func (h requestHandler) CreateMessage(ctx context.Context, p *mcp.CreateMessageRequestParams) (mcp.CreateMessageOutcome, error) {
-	if h.c.options.Sample == nil {
+	if h.c.options.Input.Sample == nil {
 		return nil, jsonrpc.MethodNotFound(mcp.MethodSamplingCreateMessage)
 	}
-	if (!h.c.options.SampleTools || !knowsTools(ctx)) && (p.Tools != nil || p.ToolChoice != nil) {
+	if (!h.c.options.Input.SampleTools || !knowsTools(ctx)) && (p.Tools != nil || p.ToolChoice != nil) {
 		return nil, jsonrpc.InvalidParams(errors.New("sampling.tools was not declared by the client"))
 	}
 	if err := checkHistory(p.Messages); err != nil {
 		return nil, jsonrpc.InvalidParams(err)
 	}
-	if n := toolRounds(p.Messages); n >= h.c.options.MaxToolRounds && h.c.options.MaxToolRounds >= 0 {
-		return nil, &jsonrpc.Error{Code: session.CodeOverloaded, Message: fmt.Sprintf("limit of %d rounds of tool use reached", h.c.options.MaxToolRounds)}
+	if n, limit := toolRounds(p.Messages), h.c.options.Limits.ToolRounds; limit > 0 && n >= limit {
+		return nil, &jsonrpc.Error{Code: session.CodeOverloaded, Message: fmt.Sprintf("limit of %d rounds of tool use reached", limit)}
 	}
 	server, err := h.c.server(ctx)
 	if err == nil {
@@ -54,7 +54,7 @@ func (h requestHandler) CreateMessage(ctx context.Context, p *mcp.CreateMessageR
 		return nil, err
 	}
 	r := &SampleRequest{server, p}
-	result, err := h.c.options.Sample(ctx, r)
+	result, err := h.c.options.Input.Sample(ctx, r)
 	switch {
 	case errors.Is(err, ErrRefused):
 		return nil, &jsonrpc.Error{Code: codeRefused, Message: "rejected by the user"}
@@ -138,7 +138,7 @@ func toolUses(content mcp.SamplingContent) (ids []string) {
 	return ids
 }
 
-// Say returns a message of a model with one text, for [Options].Sample. Model is the name of the
+// Say returns a message of a model with one text, for [Input].Sample. Model is the name of the
 // model. The stop reason is endTurn.
 func Say(model, text string) *mcp.CreateMessageResult {
 	return &mcp.CreateMessageResult{

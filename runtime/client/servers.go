@@ -120,24 +120,31 @@ func Command(ctx context.Context, server stdio.Command, o *Options) (*Client, er
 func connectKnown(o *Options, server string, connect func(*Client) (*Client, error)) (*Client, error) {
 	own := valueOf(o)
 	own.Session.Revisions = revisions(o)
-	if own.Servers == nil {
-		return connect(newClient(&own))
+	if own.Cache.Servers == nil {
+		c, err := newClient(&own)
+		if err != nil {
+			return nil, err
+		}
+		return connect(c)
 	}
-	state, known := own.Servers.Get(server)
-	if known && own.Session.Known == nil {
-		own.Session.Known = &state
+	state, known := own.Cache.Servers.Get(server)
+	if known && own.Session.Protocol.Known == nil {
+		own.Session.Protocol.Known = &state
 	}
-	first := newClient(&own)
-	if own.Session.Known != nil {
-		first.removeKnown = func() { own.Servers.Set(server, session.State{}) }
+	first, err := newClient(&own)
+	if err != nil {
+		return nil, err
+	}
+	if own.Session.Protocol.Known != nil {
+		first.removeKnown = func() { own.Cache.Servers.Set(server, session.State{}) }
 	}
 	c, err := connect(first)
 	if err != nil {
-		own.Servers.Set(server, session.State{})
+		own.Cache.Servers.Set(server, session.State{})
 		return nil, err
 	}
 	if state, ok := c.session.State(); ok {
-		own.Servers.Set(server, state)
+		own.Cache.Servers.Set(server, state)
 	}
 	return c, nil
 }

@@ -15,7 +15,7 @@ func (c *Client) withoutTasksExtension(next session.Sender) session.Sender {
 	return func(ctx context.Context, call *session.Call) (json.RawMessage, error) {
 		if p, ok := call.Params.(*mcp.InitializeRequestParams); ok && call.Method == mcp.MethodInitialize {
 			own := *p
-			own.Capabilities.Extensions = c.options.Capabilities.Extensions
+			own.Capabilities.Extensions = c.options.Features.Capabilities.Extensions
 			call.Params = &own
 		}
 		return next(ctx, call)

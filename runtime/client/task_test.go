@@ -278,9 +278,12 @@ func TestCallToolDoesNotListToolsWithoutTasks(t *testing.T) {
 // Proves SDK-16.
 func TestInputRequestsRunAsTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := &client.Options{Tasks: newManager(t), Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
-			time.Sleep(10 * time.Minute) // the time a user may take
-			return client.Decline(), nil
+		a := &client.Options{Input: client.Input{
+			Tasks: newManager(t),
+			Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
+				time.Sleep(10 * time.Minute) // the time a user may take
+				return client.Decline(), nil
+			},
 		}}
 		var remote *requestor.Tasks
 		cfg := session.Config{Handler: func(context.Context, *session.Request) (codec.Encoder, error) { return nil, nil }}
@@ -305,11 +308,11 @@ func TestInputRequestsRunAsTasks(t *testing.T) {
 // Proves TASK-01.
 func TestTasksAreDeclaredForHandledRequests(t *testing.T) {
 	fill := func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) { return client.Decline(), nil }
-	_, s := connectAs(t, everything(), &client.Options{Fill: fill}, session.Config{}, nil)
+	_, s := connectAs(t, everything(), &client.Options{Input: client.Input{Fill: fill}}, session.Config{}, nil)
 	if got := s.Client().Capabilities.Tasks; got != nil {
 		t.Errorf("declared without tasks: %+v", got)
 	}
-	_, s = connectAs(t, everything(), &client.Options{Fill: fill, Tasks: newManager(t)}, session.Config{}, nil)
+	_, s = connectAs(t, everything(), &client.Options{Input: client.Input{Fill: fill, Tasks: newManager(t)}}, session.Config{}, nil)
 	if got := s.Client().Capabilities.Tasks; got == nil || got.Requests == nil || got.Requests.Elicitation == nil || got.Requests.Sampling != nil {
 		t.Errorf("declared with tasks: %+v", got)
 	}

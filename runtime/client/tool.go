@@ -82,7 +82,7 @@ func Meta(name string, v any) CallOption {
 // [partial.Operation].
 //
 // In revisions without sessions, CallTool responds to input requests with the handlers of [Options]
-// and sends the call again with the responses, up to [Options].MaxInputRounds times. It fails with
+// and sends the call again with the responses, up to [Limits].InputRounds times. It fails with
 // an [*InputError] if a handler fails. Over HTTP, it repeats the arguments that the schema of the
 // tool marks with x-mcp-header in header fields. If the server rejects these, CallTool fetches the
 // list of tools and calls the tool once more.

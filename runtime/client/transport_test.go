@@ -120,7 +120,7 @@ func TestListIsFetchedAgainInNewSession(t *testing.T) {
 	defer func() { current.Load().Close() }()
 	reopened := make(chan bool, 1)
 	var o client.Options
-	o.Session.Reopened = func(*mcp.InitializeResult) { reopened <- true }
+	o.Session.Hooks.Reopened = func(*mcp.InitializeResult) { reopened <- true }
 	c, err := client.Dial(t.Context(), s.URL, &o)
 	if err != nil {
 		t.Fatal(err)

@@ -142,7 +142,7 @@ func TestSpansEndOnce(t *testing.T) {
 							time.Sleep(time.Second)
 							return fill(ctx, r)
 						}
-						c := here.connect(near, client.Options{Fill: fills, Session: session.Config{Revisions: revisions, Logger: slog.New(slog.DiscardHandler)}})
+						c := here.connect(near, client.Options{Input: client.Input{Fill: fills}, Session: session.Config{Revisions: revisions, Logger: slog.New(slog.DiscardHandler)}})
 						for range 10 {
 							tool := []string{"quick", "fail", "panic", "slow", "ask", "park", "missing"}[random.IntN(7)]
 							asTask, cancels, wait := random.IntN(2) == 0, random.IntN(3) == 0, time.Duration(random.IntN(2000))*time.Millisecond

@@ -135,9 +135,9 @@ func BenchmarkCall(b *testing.B) {
 					}
 					switch {
 					case bench.floor && bench.server:
-						cfg.Session.Receiving = []session.Middleware{f.receive}
+						cfg.Session.Hooks.Receiving = []session.Middleware{f.receive}
 					case bench.floor:
-						o.Session.Sending = []session.SendMiddleware{f.send}
+						o.Session.Hooks.Sending = []session.SendMiddleware{f.send}
 					}
 					if bench.server && !bench.floor {
 						t.Server(&cfg)
@@ -207,9 +207,9 @@ func BenchmarkSide(b *testing.B) {
 			f    func(ctx context.Context)
 		}{
 			{"client/floor", send(f.send)},
-			{"client/telemetry", send(cfg.Sending[0])},
+			{"client/telemetry", send(cfg.Hooks.Sending[0])},
 			{"server/floor", receive(f.receive)},
-			{"server/telemetry", receive(cfg.Receiving[0])},
+			{"server/telemetry", receive(cfg.Hooks.Receiving[0])},
 		} {
 			b.Run(sampling+"/"+bench.name, func(b *testing.B) {
 				ctx := b.Context()

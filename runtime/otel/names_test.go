@@ -93,7 +93,7 @@ func TestNames(t *testing.T) {
 		fail := func(context.Context, *session.Request) (codec.Encoder, error) { return nil, errors.New("failed") }
 		s := p.newServer(server.Config{Tasks: task.Config{Store: memory.NewFleet().Store()}, Features: server.Features{Methods: map[string]session.Handler{"x/fail": fail}}}, addFeatures)
 		c := p.connect(transports["HTTP"](t, s), client.Options{
-			Fill: fill, Session: session.Config{Revisions: eras[era]},
+			Input: client.Input{Fill: fill}, Session: session.Config{Revisions: eras[era]},
 		})
 		ctx := t.Context()
 		for _, err := range c.Tools(ctx) {

@@ -279,7 +279,7 @@ func (t *Telemetry) prune() (left []*observed) {
 // tasks. Call it once, after all other fields are set, and before [server.New].
 func (t *Telemetry) Server(cfg *server.Config) {
 	t.Session(&cfg.Session)
-	cfg.Session.Receiving = cfg.Session.Receiving[1:] // replaced by Middleware, which knows the features
+	cfg.Session.Hooks.Receiving = cfg.Session.Hooks.Receiving[1:] // replaced by Middleware, which knows the features
 	inner := cfg.Middleware.All
 	cfg.Middleware.All = func(s *server.Server) session.Middleware {
 		receive := t.receiving(s.Has)
@@ -324,17 +324,17 @@ func (t *Telemetry) Server(cfg *server.Config) {
 // server. Call it once, after all other fields are set, and before the client connects.
 func (t *Telemetry) Client(o *client.Options) {
 	t.Session(&o.Session)
-	o.Session.Sending[0] = t.sending(true)
+	o.Session.Hooks.Sending[0] = t.sending(true)
 }
 
 // Session makes the sessions of a configuration report the requests of both sides. It is for sessions
 // that neither package server nor package client opens: Server and Client call it. The names of tools
 // and prompts in requests of the peer are not reported.
 func (t *Telemetry) Session(cfg *session.Config) {
-	cfg.Receiving = append([]session.Middleware{t.receiving(nil)}, cfg.Receiving...)
-	cfg.Sending = append([]session.SendMiddleware{t.sending(false)}, cfg.Sending...)
-	next := cfg.Rejected
-	cfg.Rejected = func(method string, err *jsonrpc.Error) {
+	cfg.Hooks.Receiving = append([]session.Middleware{t.receiving(nil)}, cfg.Hooks.Receiving...)
+	cfg.Hooks.Sending = append([]session.SendMiddleware{t.sending(false)}, cfg.Hooks.Sending...)
+	next := cfg.Hooks.Rejected
+	cfg.Hooks.Rejected = func(method string, err *jsonrpc.Error) {
 		t.requestRejected(method, err)
 		if next != nil {
 			next(method, err)

@@ -113,7 +113,7 @@ func TestRunsLinkToTheirRequestAcrossProcesses(t *testing.T) {
 func TestStepsAndInputBelongToTheirRun(t *testing.T) {
 	p := newProcess(t)
 	s := p.newServer(server.Config{Tasks: task.Config{Store: memory.New()}, Session: session.Config{Principal: "ada"}}, addFeatures)
-	c := p.connect(transports["in-memory"](t, s), client.Options{Fill: fill, Session: session.Config{Revisions: session.Revisions()}})
+	c := p.connect(transports["in-memory"](t, s), client.Options{Input: client.Input{Fill: fill}, Session: session.Config{Revisions: session.Revisions()}})
 	h, err := c.StartTool(t.Context(), "order", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -334,7 +334,7 @@ func TestPanicsOfProvidersBreakNoCall(t *testing.T) {
 			p := newProcess(t)
 			p.Telemetry = telemetry
 			s := p.newServer(server.Config{Tasks: task.Config{Store: memory.New()}, Session: session.Config{Principal: "ada"}}, addFeatures)
-			c := p.connect(transports["in-memory"](t, s), client.Options{Fill: fill, Session: session.Config{Revisions: session.Revisions()}})
+			c := p.connect(transports["in-memory"](t, s), client.Options{Input: client.Input{Fill: fill}, Session: session.Config{Revisions: session.Revisions()}})
 			if _, err := c.GetPrompt(t.Context(), "ask", nil); err != nil {
 				t.Error(err)
 			}

@@ -439,7 +439,7 @@ func (c *client) read(ctx context.Context, req *session.Request, next session.Ha
 // know.
 func (c *client) edits() bool {
 	cfg := &c.p.cfg.Server
-	return c.key.principal != "" || len(cfg.Session.Receiving) > 0 || cfg.Features.Visible != nil || len(cfg.Features.Methods) > 0
+	return c.key.principal != "" || len(cfg.Session.Hooks.Receiving) > 0 || cfg.Features.Visible != nil || len(cfg.Features.Methods) > 0
 }
 
 // askByURI passes a request with a URI to the upstreams that may have the resource, until one knows

@@ -55,7 +55,7 @@ func newFaulty(t *testing.T, name string, of era, quiet bool) *faulty {
 	f := &faulty{name: name}
 	cfg := of.serving(&server.Config{Tasks: task.Config{Store: memory.New()}})
 	cfg.Session.Principal = "proxy"
-	cfg.Session.Receiving = []session.Middleware{func(next session.Handler) session.Handler {
+	cfg.Session.Hooks.Receiving = []session.Middleware{func(next session.Handler) session.Handler {
 		return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			if req.IsNotification() || req.Method == mcp.MethodSubscriptionsListen {
 				return next(ctx, req)

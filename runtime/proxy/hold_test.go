@@ -410,10 +410,10 @@ func TestPagesOfUpstreamWithSessions(t *testing.T) {
 	p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}})
 	var visited []string
 	answer := mcp.ElicitActionAccept
-	o := &client.Options{OpenURL: func(_ context.Context, v *client.URLRequest) (mcp.ElicitAction, error) {
+	o := &client.Options{Input: client.Input{OpenURL: func(_ context.Context, v *client.URLRequest) (mcp.ElicitAction, error) {
 		visited = append(visited, v.URL)
 		return answer, nil
-	}}
+	}}}
 	c := connect(t, p, modern.in(o))
 	equal(t, "result", "done", mustCall(t, c, "a_page", nil))
 	equal(t, "pages", []string{"https://example.com/1"}, visited)

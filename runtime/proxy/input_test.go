@@ -30,10 +30,10 @@ func addAsking(t *testing.T, s *server.Server, options ...server.ToolOption) {
 
 // user returns the options of a client whose user has a name.
 func user(name string) *client.Options {
-	return &client.Options{Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
+	return &client.Options{Input: client.Input{Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
 		value, err := form.Of(name)
 		return client.Accept(map[string]form.Value{"Name": value}), err
-	}}
+	}}}
 }
 
 func said(text string) mcp.SamplingContent {
@@ -61,12 +61,12 @@ func TestInputRequestsPass(t *testing.T) {
 	})
 	p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}})
 	o := user("Ada")
-	o.Sample = func(context.Context, *client.SampleRequest) (*mcp.CreateMessageResult, error) {
+	o.Input.Sample = func(context.Context, *client.SampleRequest) (*mcp.CreateMessageResult, error) {
 		return &mcp.CreateMessageResult{Model: "small", Role: mcp.RoleAssistant, Content: said("ho")}, nil
 	}
-	o.Roots = new(client.Roots)
-	o.CheckRoot = func(context.Context, mcp.Root) error { return nil }
-	if err := o.Roots.Set(t.Context(), mcp.Root{URI: "file:///work"}); err != nil {
+	o.Input.Roots = new(client.Roots)
+	o.Input.CheckRoot = func(context.Context, mcp.Root) error { return nil }
+	if err := o.Input.Roots.Set(t.Context(), mcp.Root{URI: "file:///work"}); err != nil {
 		t.Fatal(err)
 	}
 	ada, bob, none := connect(t, p, o), connect(t, p, user("Bob")), connect(t, p, nil)
@@ -113,10 +113,10 @@ func TestRootsChangeReachesUpstreams(t *testing.T) {
 		},
 	}}})
 	addTool(t, one.Server, "x", echo(""))
-	o := &client.Options{Roots: new(client.Roots)}
+	o := &client.Options{Input: client.Input{Roots: new(client.Roots)}}
 	c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}}), o)
 	mustCall(t, c, "a_x", nil)
-	if err := o.Roots.Set(t.Context(), mcp.Root{URI: "file:///work"}); err != nil {
+	if err := o.Input.Roots.Set(t.Context(), mcp.Root{URI: "file:///work"}); err != nil {
 		t.Fatal(err)
 	}
 	<-changed
@@ -140,12 +140,12 @@ func TestCancellationOfInputRequestPasses(t *testing.T) {
 	})
 	ended := make(chan error, 1)
 	c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}}), &client.Options{
-		Fill: func(ctx context.Context, _ *client.FormRequest) (*mcp.ElicitResult, error) {
+		Input: client.Input{Fill: func(ctx context.Context, _ *client.FormRequest) (*mcp.ElicitResult, error) {
 			close(asked)
 			<-ctx.Done()
 			ended <- context.Cause(ctx)
 			return nil, ctx.Err()
-		}})
+		}}})
 	equal(t, "result", "cancelled", mustCall(t, c, "a_ask", nil))
 	if err := <-ended; !errors.Is(err, session.ErrCancelled) {
 		t.Errorf("the client's handler: %v", err)
@@ -162,9 +162,9 @@ func TestErrorOfClientPasses(t *testing.T) {
 		return "", nil
 	})
 	c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}}), &client.Options{
-		Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
+		Input: client.Input{Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
 			return nil, &jsonrpc.Error{Code: -7, Message: "no"}
-		}})
+		}}})
 	mustCall(t, c, "a_ask", nil)
 	equal(t, "code", int64(-7), <-codes)
 }

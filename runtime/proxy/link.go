@@ -265,7 +265,7 @@ func (l *link) open(ctx context.Context, known *session.State) (x *connection, e
 	}
 	if known != nil {
 		cfg := l.up.Session
-		cfg.Known = known
+		cfg.Protocol.Known = known
 		x, err = l.connect(ctx, &cfg)
 	} else {
 		x, err = l.openFirst(ctx)
@@ -291,18 +291,18 @@ func (x *connection) close() {
 // openFirst opens a connection to an upstream whose revision may be unknown.
 func (l *link) openFirst(ctx context.Context) (*connection, error) {
 	cfg := l.up.Session
-	probes := cfg.Known == nil && (l.c.traits().Sessionless || l.known.modernOnly.Load()) && !l.known.sessionsOnly.Load()
+	probes := cfg.Protocol.Known == nil && (l.c.traits().Sessionless || l.known.modernOnly.Load()) && !l.known.sessionsOnly.Load()
 	sessions := session.Revisions()[0]
 	if !l.c.traits().Sessionless {
 		sessions = l.c.revision()
 	}
-	if cfg.Known == nil && !probes {
-		cfg.Known = &session.State{Revision: sessions}
+	if cfg.Protocol.Known == nil && !probes {
+		cfg.Protocol.Known = &session.State{Revision: sessions}
 	}
 	x, err := l.connect(ctx, &cfg)
 	if err != nil && probes && !l.overHTTP(x) && ctx.Err() == nil && len(cfg.Revisions) == 0 {
 		// The upstream may have ended because of server/discover.
-		cfg.Known = &session.State{Revision: sessions}
+		cfg.Protocol.Known = &session.State{Revision: sessions}
 		x, err = l.connect(ctx, &cfg)
 	}
 	l.known.sessionsOnly.Store(err == nil && l.c.traits().Sessionless && !x.session.Traits().Sessionless)
@@ -337,15 +337,15 @@ func (l *link) connect(ctx context.Context, cfg *session.Config) (*connection, e
 	}
 	own := *cfg
 	own.Handler = x.handle
-	own.Sending = append(slices.Clone(own.Sending), l.c.sendConnectTimeout)
-	own.Reopened = func(*mcp.InitializeResult) { l.prepare(ctx) }
+	own.Hooks.Sending = append(slices.Clone(own.Hooks.Sending), l.c.sendConnectTimeout)
+	own.Hooks.Reopened = func(*mcp.InitializeResult) { l.prepare(ctx) }
 	if own.Revisions == nil {
 		own.Revisions = append(session.ModernRevisions(), preferred(l.c.revision())...)
 	}
-	if own.ProgressInterval == 0 {
-		own.ProgressInterval = -1 // the client limits its progress
+	if own.Limits.ProgressInterval == 0 {
+		own.Limits.ProgressInterval = -1 // the client limits its progress
 	}
-	own.MaxRequests = cmp.Or(own.MaxRequests, defaultMaxInputRequests)
+	own.Limits.Requests = cmp.Or(own.Limits.Requests, defaultMaxInputRequests)
 	if own.Logger == nil {
 		own.Logger = l.c.p.log
 	}

@@ -302,7 +302,7 @@ func TestCachingHints(t *testing.T) {
 		hints(proxy.Config{Upstreams: []proxy.Upstream{a, b}}, modern))
 	equal(t, "both, with a time for upstreams with sessions", []string{`60000"private"`, `1000"private"`, `60000"public"`},
 		hints(proxy.Config{Upstreams: []proxy.Upstream{a, b}, Server: server.Config{Features: server.Features{Caching: server.Caching{Tools: time.Minute}}}}, modern))
-	middleware := server.Config{Session: session.Config{Receiving: []session.Middleware{func(next session.Handler) session.Handler { return next }}}}
+	middleware := server.Config{Session: session.Config{Hooks: session.Hooks{Receiving: []session.Middleware{func(next session.Handler) session.Handler { return next }}}}}
 	equal(t, "with middleware", []string{`3600000"private"`, `1000"private"`, `60000"private"`},
 		hints(proxy.Config{Upstreams: []proxy.Upstream{a}, Server: middleware}, modern))
 	principal := server.Config{Session: session.Config{Principal: "ada"}}
@@ -396,19 +396,19 @@ func TestInputOfModernUpstreamInSession(t *testing.T) {
 	})
 	addAsking(t, one.Server)
 	p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}})
-	c := connect(t, p, sessions.in(&client.Options{OpenURL: func(_ context.Context, u *client.URLRequest) (mcp.ElicitAction, error) {
+	c := connect(t, p, sessions.in(&client.Options{Input: client.Input{OpenURL: func(_ context.Context, u *client.URLRequest) (mcp.ElicitAction, error) {
 		if u.ElicitationID == nil || u.URL != "https://example.com/" {
 			return mcp.ElicitActionDecline, nil
 		}
 		return mcp.ElicitActionAccept, nil
-	}}))
+	}}}))
 	equal(t, "result", "accept", mustCall(t, c, "a_page", nil))
 	if r, err := c.CallTool(t.Context(), "a_ask", nil); err == nil && (r.IsError == nil || !*r.IsError) {
 		t.Errorf("client without forms: %v", r)
 	}
-	failing := connect(t, p, sessions.in(&client.Options{Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
+	failing := connect(t, p, sessions.in(&client.Options{Input: client.Input{Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
 		return nil, &jsonrpc.Error{Code: -7, Message: "no"}
-	}}))
+	}}}))
 	if _, err := failing.CallTool(t.Context(), "a_ask", nil); jsonrpc.CodeOf(err) != -7 {
 		t.Errorf("error of the client: %v", err)
 	}
@@ -561,7 +561,7 @@ func TestLogMessagesPassInReplacedSession(t *testing.T) {
 func TestFloodOfProgressIsLimited(t *testing.T) {
 	inEras(t, func(t *testing.T, of, up era) {
 		synctest.Test(t, func(t *testing.T) {
-			one := newUpstream(t, "one", up.serving(&server.Config{Session: session.Config{ProgressInterval: -1}}))
+			one := newUpstream(t, "one", up.serving(&server.Config{Session: session.Config{Limits: session.Limits{ProgressInterval: -1}}}))
 			const reports = 10_000
 			addTool(t, one.Server, "work", func(_ context.Context, c *server.Call, _ struct{}) (string, error) {
 				for i := range reports {

@@ -9,6 +9,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/engine"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/server"
@@ -28,9 +29,9 @@ type clientKey struct {
 // that has been without a request for the longest time.
 const (
 	maxClients       = 1000
-	maxOfPrincipal   = 32                           // also those of a connection
-	maxIdentityBytes = session.DefaultMaxInitialize // of the client info and the capabilities
-	maxIdle          = 5 * time.Minute              // over HTTP
+	maxOfPrincipal   = 32                          // also those of a connection
+	maxIdentityBytes = engine.DefaultMaxInitialize // of the client info and the capabilities
+	maxIdle          = 5 * time.Minute             // over HTTP
 )
 
 // receiveModern serves a modern request. Next is the server itself.

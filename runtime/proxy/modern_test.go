@@ -94,12 +94,12 @@ func dial(t *testing.T, url string, o *client.Options) *client.Client {
 func model(t *testing.T, name string) *client.Options {
 	t.Helper()
 	o := user(name)
-	o.Sample = func(context.Context, *client.SampleRequest) (*mcp.CreateMessageResult, error) {
+	o.Input.Sample = func(context.Context, *client.SampleRequest) (*mcp.CreateMessageResult, error) {
 		return &mcp.CreateMessageResult{Model: "small", Role: mcp.RoleAssistant, Content: said("ho")}, nil
 	}
-	o.Roots = new(client.Roots)
-	o.CheckRoot = func(context.Context, mcp.Root) error { return nil }
-	if err := o.Roots.Set(t.Context(), mcp.Root{URI: "file:///work"}); err != nil {
+	o.Input.Roots = new(client.Roots)
+	o.Input.CheckRoot = func(context.Context, mcp.Root) error { return nil }
+	if err := o.Input.Roots.Set(t.Context(), mcp.Root{URI: "file:///work"}); err != nil {
 		t.Fatal(err)
 	}
 	return o

@@ -62,19 +62,22 @@ func TestInputRequestsNameTheirUpstream(t *testing.T) {
 		} {
 			var got []string
 			o := &client.Options{
-				Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
-					got = append(got, f.Message, origin(f.Meta))
-					return client.Decline(), nil
+				Input: client.Input{
+					Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
+						got = append(got, f.Message, origin(f.Meta))
+						return client.Decline(), nil
+					},
+					OpenURL: func(_ context.Context, u *client.URLRequest) (mcp.ElicitAction, error) {
+						got = append(got, u.Message, origin(u.Meta))
+						return mcp.ElicitActionDecline, nil
+					},
+					Sample: func(_ context.Context, r *client.SampleRequest) (*mcp.CreateMessageResult, error) {
+						got = append(got, origin(r.Meta))
+						return &mcp.CreateMessageResult{Model: "small", Role: mcp.RoleAssistant, Content: said("ho")}, nil
+					},
+					Roots:     new(client.Roots),
+					CheckRoot: func(context.Context, mcp.Root) error { return nil },
 				},
-				OpenURL: func(_ context.Context, u *client.URLRequest) (mcp.ElicitAction, error) {
-					got = append(got, u.Message, origin(u.Meta))
-					return mcp.ElicitActionDecline, nil
-				},
-				Sample: func(_ context.Context, r *client.SampleRequest) (*mcp.CreateMessageResult, error) {
-					got = append(got, origin(r.Meta))
-					return &mcp.CreateMessageResult{Model: "small", Role: mcp.RoleAssistant, Content: said("ho")}, nil
-				},
-				Roots: new(client.Roots), CheckRoot: func(context.Context, mcp.Root) error { return nil },
 			}
 			equal(t, "result", "declinedecline", mustCall(t, connect(t, tt.p, of.in(o)), tt.tool, nil))
 			equal(t, name, []string{tt.prefix + "[bank] Code?", tt.name, tt.prefix + "Sign in", tt.name, tt.name}, got)
@@ -89,9 +92,9 @@ func TestPagesInErrorsNameTheirUpstream(t *testing.T) {
 		return "", c.RequireURL(ctx, "Sign in", "https://example.com/{id}", "1")
 	})
 	c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}}), sessions.in(&client.Options{
-		OpenURL: func(context.Context, *client.URLRequest) (mcp.ElicitAction, error) {
+		Input: client.Input{OpenURL: func(context.Context, *client.URLRequest) (mcp.ElicitAction, error) {
 			return mcp.ElicitActionDecline, nil
-		},
+		}},
 	}))
 	_, err := c.Session().Call(t.Context(), mcp.MethodToolsCall, session.Raw(`{"name":"a_page"}`))
 	failed, _ := errors.AsType[*jsonrpc.Error](err)
@@ -126,10 +129,10 @@ func TestVisitedPageIsThatOfUpstream(t *testing.T) {
 		}
 		var pages []*client.URLRequest
 		c := connect(t, newProxy(t, &proxy.Config{Upstreams: upstreams}), sessions.in(&client.Options{
-			OpenURL: func(_ context.Context, u *client.URLRequest) (mcp.ElicitAction, error) {
+			Input: client.Input{OpenURL: func(_ context.Context, u *client.URLRequest) (mcp.ElicitAction, error) {
 				pages = append(pages, u)
 				return mcp.ElicitActionAccept, nil
-			},
+			}},
 		}))
 		mustCall(t, c, "a_visit", nil)
 		mustCall(t, c, "b_visit", nil)
@@ -172,7 +175,7 @@ func TestMembersAlikeDoNotHideNames(t *testing.T) {
 	addTool(t, one.Server, "t", echo(""))
 	var params string
 	o := sessions.in(user("Ada"))
-	o.Session.Receiving = []session.Middleware{func(next session.Handler) session.Handler {
+	o.Session.Hooks.Receiving = []session.Middleware{func(next session.Handler) session.Handler {
 		return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			if req.Method == mcp.MethodElicitationCreate {
 				params = string(req.Params)

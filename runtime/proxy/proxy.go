@@ -110,11 +110,11 @@
 //     same upstream was late for the client before. A call of a tool waits for its own upstream
 //     only.
 //   - Of an upstream, 500 other notifications per second reach a client, and 1,000 at once. The
-//     session with the upstream drops further ones when MaxNotifications are pending, and progress
+//     session with the upstream drops further ones when Limits.Notifications are pending, and progress
 //     that is outdated. Log messages for a modern request are dropped while its client has not read
 //     1,000 of them, or 4 MiB.
 //   - An upstream serves at most 1,024 calls of a client at once, may have 256 input requests (see
-//     MaxRequests of its Session) without a response, and make 60 per minute to the session of a
+//     Limits.Requests of its Session) without a response, and make 60 per minute to the session of a
 //     client, see InputRequestsPerMinute. Others are rejected with [session.CodeOverloaded].
 //
 // For each client, the connection to an upstream is in one of these states, as in a circuit
@@ -223,7 +223,7 @@ type Upstream struct {
 	Connect func(ctx context.Context) (transport.Conn, error)
 	// Session configures the sessions with the upstream. The proxy sets Handler and Reopened. If
 	// Revisions is nil, the proxy requests the revision of the client, and speaks any other
-	// revision that the upstream supports. The default of MaxRequests is 256.
+	// revision that the upstream supports. The default of Limits.Requests is 256.
 	Session session.Config
 	// MaxConnections limits the connections to the upstream, of all clients together, which are
 	// processes for a [Command]. Principals share them, see "Connections" in the package
@@ -277,7 +277,7 @@ type Config struct {
 	// Server configures the server for the clients. It may have features of its own: those of
 	// upstreams take precedence, and come first in lists. Its Features.Visible, its Middleware, its
 	// Limits.Calls and its limits of resources apply to its own features only. All requests pass
-	// through the middleware in Session.Receiving, which may reject those for features of
+	// through the middleware in Session.Hooks.Receiving, which may reject those for features of
 	// upstreams. Its StateKeys also protect the ids of tasks and the requestState of upstreams; a
 	// key in its store of tasks does not.
 	Server server.Config
@@ -341,10 +341,10 @@ func New(name, version string, cfg *Config) (*Proxy, error) {
 		p.own.Store(new(*c))
 		add(c, everything())
 	}
-	if s.Session.ProgressInterval == 0 {
-		s.Session.ProgressInterval = -1 // upstreams limit their progress
+	if s.Session.Limits.ProgressInterval == 0 {
+		s.Session.Limits.ProgressInterval = -1 // upstreams limit their progress
 	}
-	s.Session.Receiving = append(slices.Clone(s.Session.Receiving), p.receive)
+	s.Session.Hooks.Receiving = append(slices.Clone(s.Session.Hooks.Receiving), p.receive)
 	p.Server = server.New(name, version, &s)
 	return p, nil
 }

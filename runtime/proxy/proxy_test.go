@@ -409,7 +409,7 @@ func TestConnectionsBelongToClients(t *testing.T) {
 	})
 	p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}})
 	ada := connect(t, p, &client.Options{Info: mcp.Implementation{Name: "ada", Version: "1"}})
-	bob := connect(t, p, &client.Options{Info: mcp.Implementation{Name: "bob", Version: "1"}, Roots: new(client.Roots)})
+	bob := connect(t, p, &client.Options{Info: mcp.Implementation{Name: "bob", Version: "1"}, Input: client.Input{Roots: new(client.Roots)}})
 	equal(t, "client", "ada{}", mustCall(t, ada, "a_who", nil))
 	equal(t, "client", `bob{"roots":{"listChanged":true}}`, mustCall(t, bob, "a_who", nil))
 	equal(t, "connections", 2, len(one.Sessions()))

@@ -109,7 +109,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	}
 	for i := range 4 {
 		u := &worldUser{world: w, rand: rand.New(rand.NewPCG(seed, uint64(i)+1)), era: either(), principal: []string{"ann", "eve"}[i%2]}
-		o := u.era.in(&client.Options{Info: mcp.Implementation{Name: u.principal, Version: "1"}, Fill: u.fill, Notifications: u})
+		o := u.era.in(&client.Options{Info: mcp.Implementation{Name: u.principal, Version: "1"}, Input: client.Input{Fill: u.fill}, Notifications: u})
 		u.client = connectAs(t, proxies[w.rand.IntN(2)], u.principal, o)
 		w.users = append(w.users, u)
 	}
@@ -429,7 +429,7 @@ func (u *worldUser) fill(_ context.Context, f *client.FormRequest) (*mcp.ElicitR
 	if name := origin(f.Meta); f.Message != "["+name+"] for "+u.principal && f.Message != "["+name+"] Name?" || !strings.HasPrefix(name, "u") {
 		u.t.Errorf("form of client %s: %q of %q", u.principal, f.Message, name)
 	}
-	return user(u.principal).Fill(context.Background(), f)
+	return user(u.principal).Input.Fill(context.Background(), f)
 }
 
 // LoggingMessage checks that a log message names its upstream.

@@ -16,7 +16,7 @@ import (
 const (
 	defaultMaxConnections  = 1024
 	defaultMaxPerPrincipal = 256
-	// defaultMaxInputRequests is the default of MaxRequests in [Upstream].Session. It limits the
+	// defaultMaxInputRequests is the default of Limits.Requests in [Upstream].Session. It limits the
 	// input requests of an upstream that a client has not responded to.
 	defaultMaxInputRequests = 256
 	// defaultInputRequestsPerMinute is half of that of package client.

@@ -423,7 +423,7 @@ func TestAnnouncementsAreJoined(t *testing.T) {
 			lists := 0
 			addTool(t, one.Server, "x", echo(""))
 			var mu sync.Mutex
-			counted := proxy.Upstream{Name: "a", Prefix: "a_", Connect: one.connect, Session: session.Config{Sending: []session.SendMiddleware{
+			counted := proxy.Upstream{Name: "a", Prefix: "a_", Connect: one.connect, Session: session.Config{Hooks: session.Hooks{Sending: []session.SendMiddleware{
 				func(next session.Sender) session.Sender {
 					return func(ctx context.Context, call *session.Call) (json.RawMessage, error) {
 						if call.Method == mcp.MethodToolsList {
@@ -434,7 +434,7 @@ func TestAnnouncementsAreJoined(t *testing.T) {
 						return next(ctx, call)
 					}
 				},
-			}}}
+			}}}}
 			c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{counted}}), of.in(nil))
 			toolNames(t, c)
 			mu.Lock()

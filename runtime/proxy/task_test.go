@@ -216,9 +216,12 @@ func TestTaskOfClientPasses(t *testing.T) {
 		}
 		defer m.Close(context.Background())
 		c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}}), &client.Options{
-			Tasks: m, Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
-				time.Sleep(time.Minute)
-				return client.Decline(), nil
+			Input: client.Input{
+				Tasks: m,
+				Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
+					time.Sleep(time.Minute)
+					return client.Decline(), nil
+				},
 			}})
 		got := strings.Fields(mustCall(t, c, "a_ask", nil, client.Timeout(time.Hour)))
 		if len(got) != 3 || got[0] != got[2] || got[1] != "decline" {
@@ -251,9 +254,9 @@ func TestEarlyStatusOfClientTaskPasses(t *testing.T) {
 		one, two := newUpstream(t, "one", cfg("one")), newUpstream(t, "two", cfg("two"))
 		const state = `"status":"working","createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z","ttl":null}`
 		o := sessions.in(nil)
-		o.Capabilities.Elicitation = &mcp.ClientCapabilitiesElicitation{}
-		o.Capabilities.Tasks = receiver.ClientCapabilities(false, false, true)
-		o.Session.Receiving = []session.Middleware{func(next session.Handler) session.Handler {
+		o.Features.Capabilities.Elicitation = &mcp.ClientCapabilitiesElicitation{}
+		o.Features.Capabilities.Tasks = receiver.ClientCapabilities(false, false, true)
+		o.Session.Hooks.Receiving = []session.Middleware{func(next session.Handler) session.Handler {
 			return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 				if req.Method != mcp.MethodElicitationCreate {
 					return next(ctx, req)
@@ -300,8 +303,11 @@ func TestTaskOfClientBelongsToUpstream(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close(context.Background())
-	o := sessions.in(&client.Options{Tasks: m, Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
-		return client.Decline(), nil
+	o := sessions.in(&client.Options{Input: client.Input{
+		Tasks: m,
+		Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
+			return client.Decline(), nil
+		},
 	}})
 	o.Session.Principal = "user" // otherwise the client lists no tasks
 	connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a"), two.as("b")}}), o)
@@ -374,7 +380,7 @@ func TestRelatedTaskHasIDOfReceiver(t *testing.T) {
 			},
 		},
 	})
-	o := &client.Options{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
+	o := &client.Options{Input: client.Input{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
 		related := f.Meta.RelatedTask
 		if related == nil {
 			got = append(got, "no task")
@@ -382,7 +388,7 @@ func TestRelatedTaskHasIDOfReceiver(t *testing.T) {
 		}
 		got = append(got, related.TaskID)
 		return &mcp.ElicitResult{Action: mcp.ElicitActionDecline, Meta: &mcp.ResultMetaObject{RelatedTask: related}}, nil
-	}}
+	}}}
 	c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}}), o)
 	id := startTask(t, c, "a_t")
 	result, err := c.Session().Call(t.Context(), mcp.MethodTasksResult, session.Raw(`{"taskId":"`+id+`"}`))

@@ -18,7 +18,7 @@ import (
 // [DefineToolFor], and for lists of resources with a [ListFunc]. Contents of resources are private,
 // unless the option [CacheContents] says that they are public. All results are private if an HTTP
 // handler of the server has Auth or Principal, and if the server has [Features.Visible] or
-// middleware that may change them: [session.Config].Receiving, a handler in [Features.Methods] or,
+// middleware that may change them: [session.Hooks].Receiving, a handler in [Features.Methods] or,
 // for contents, [Middleware.Resources] and [WrapResource].
 type Caching struct {
 	// Private makes all results private. Set it if a proxy or a middleware of HTTP rejects clients
@@ -120,7 +120,7 @@ func (s *Server) hintOf(method string, ttl time.Duration, private bool) results.
 
 // edited reports whether functions of the author may change the results of a method.
 func (s *Server) edited(method string) bool {
-	return len(s.cfg.Session.Receiving) > 0 || s.cfg.Features.Methods[method] != nil
+	return len(s.cfg.Session.Hooks.Receiving) > 0 || s.cfg.Features.Methods[method] != nil
 }
 
 // contentsHint returns the hint for the contents of a resource with the option [CacheContents].

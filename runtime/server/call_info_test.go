@@ -62,7 +62,7 @@ func TestCallDescribesRequest(t *testing.T) {
 		"Streamable HTTP":           {serveHTTP(streamable.HandlerOptions{Access: streamable.Access{Principal: principal}}), known},
 		"stateless Streamable HTTP": {serveHTTP(streamable.HandlerOptions{Access: streamable.Access{Principal: principal}, Stateless: true}), stateless},
 		"HTTP with SSE": {func(s *server.Server) http.Handler {
-			return sse.NewHandler(func(_ *http.Request, conn transport.Conn) { s.Serve(conn) }, sse.HandlerOptions{Principal: principal})
+			return sse.NewHandler(func(_ *http.Request, conn transport.Conn) { s.Serve(conn) }, sse.HandlerOptions{Access: sse.Access{Principal: principal}})
 		}, known},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestCallDescribesRequest(t *testing.T) {
 			t.Cleanup(func() { s.Close() })
 			c, err := client.Dial(t.Context(), web.URL, &client.Options{
 				Info:    mcp.Implementation{Name: "host", Version: "1"},
-				Sample:  func(context.Context, *client.SampleRequest) (*mcp.CreateMessageResult, error) { return nil, nil },
+				Input:   client.Input{Sample: func(context.Context, *client.SampleRequest) (*mcp.CreateMessageResult, error) { return nil, nil }},
 				HTTP:    streamable.ClientOptions{Options: httpclient.Options{Header: http.Header{"Tenant": {"acme"}, "User": {"ann"}}}},
 				Session: session.Config{Revisions: session.Revisions()},
 			})
@@ -103,7 +103,7 @@ func TestCallDescribesRequest(t *testing.T) {
 				return next(ctx, copied)
 			}
 		}
-		s := newServer(t, server.Config{Session: session.Config{Receiving: []session.Middleware{replace}}})
+		s := newServer(t, server.Config{Session: session.Config{Hooks: session.Hooks{Receiving: []session.Middleware{replace}}}})
 		server.AddTool(s, "info", "", infoTool)
 		result, _ := connect(t, s, clientConfig{}).call("tools/call", `{"name":"info","_meta":{"trace":"t1"}}`)
 		equalJSON(t, "info", jsonOf(callInfo{Client: "client", Revision: "2025-11-25", Trace: `"t2"`}), text(t, result))

@@ -732,14 +732,14 @@ func TestConfigMethodsTakePrecedence(t *testing.T) {
 				}
 				return session.Raw(`{"rest":true}`), nil
 			},
-			Receiving: []session.Middleware{func(next session.Handler) session.Handler {
+			Hooks: session.Hooks{Receiving: []session.Middleware{func(next session.Handler) session.Handler {
 				return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 					if req.Method == "example/rejected" {
 						return nil, &jsonrpc.Error{Code: -9, Message: "no"}
 					}
 					return next(ctx, req)
 				}
-			}},
+			}}},
 		},
 	})
 	server.AddPrompt(s, "p", "", func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil })

@@ -170,7 +170,7 @@ type Limits struct {
 // Middleware wraps the handling of requests, notifications and steps.
 type Middleware struct {
 	// All, if set, returns middleware that wraps the handling of all requests and notifications, in
-	// sessions and without. It is outside of that of Session.Receiving, and knows the server; see
+	// sessions and without. It is outside of that of Session.Hooks.Receiving, and knows the server; see
 	// [Server.Has]. [New] makes the middleware of both once, for all clients. It gets results as the
 	// handler has returned them, before the server adds members to those of modern requests.
 	All func(s *Server) session.Middleware
@@ -314,6 +314,9 @@ func (cfg *Config) complete(name, version string) []error {
 	if _, ok := severity(cfg.Features.LogLevel); !ok {
 		faults.Add(fmt.Errorf("server: unknown Features.LogLevel (%q)", cfg.Features.LogLevel))
 		cfg.Features.LogLevel = mcp.LoggingLevelInfo
+	}
+	if invalid := cfg.Session.Check(); invalid != nil {
+		faults.Add(fmt.Errorf("server: Config.Session: %w", invalid))
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = cfg.Session.Logger

@@ -27,12 +27,12 @@ func TestConfirm(t *testing.T) {
 				})
 				c := servertest.Connect(t, s, &client.Options{
 					Session: session.Config{Revisions: revisions},
-					Fill: func(ctx context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
+					Input: client.Input{Fill: func(ctx context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
 						if f.RequestedSchema.Properties == nil || len(f.Fields()) > 0 {
 							t.Errorf("form %q: properties are %v, want an empty object", f.Message, f.RequestedSchema.Properties)
 						}
 						return response, nil
-					},
+					}},
 				})
 				result, err := c.CallTool(t.Context(), "remove", nil)
 				if err != nil {

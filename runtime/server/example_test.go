@@ -212,11 +212,11 @@ func ExampleElicit() {
 	if _, err := s.Serve(serverConn); err != nil {
 		log.Fatal(err)
 	}
-	c, err := client.Connect(ctx, clientConn, &client.Options{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
+	c, err := client.Connect(ctx, clientConn, &client.Options{Input: client.Input{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
 		fmt.Println(f.Message)
 		street := &mcp.ElicitResultContentValueScalar{Value: codec.StringScalar("12 St James's Square")}
 		return client.Accept(map[string]form.Value{"street": street}), nil
-	}})
+	}}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -339,9 +339,9 @@ func ExampleCall() {
 	if _, err := s.Serve(serverConn); err != nil {
 		log.Fatal(err)
 	}
-	c, err := client.Connect(ctx, clientConn, &client.Options{Sample: func(_ context.Context, r *client.SampleRequest) (*mcp.CreateMessageResult, error) {
+	c, err := client.Connect(ctx, clientConn, &client.Options{Input: client.Input{Sample: func(_ context.Context, r *client.SampleRequest) (*mcp.CreateMessageResult, error) {
 		return &mcp.CreateMessageResult{Model: "m", Role: mcp.RoleAssistant, Content: mcp.SamplingContent{Items: []mcp.SamplingMessageContentBlock{&mcp.TextContent{Text: "It sleeps, and dreams of ships."}}}}, nil
-	}})
+	}}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -366,7 +366,7 @@ func ExampleConfig() {
 		}
 	}
 	s := server.New("counter", "1", &server.Config{
-		Session: session.Config{Receiving: []session.Middleware{count}},
+		Session: session.Config{Hooks: session.Hooks{Receiving: []session.Middleware{count}}},
 		Features: server.Features{Methods: map[string]session.Handler{"example.com/add": server.Method(func(_ context.Context, _ *server.Call, p pair) (sum, error) {
 			return sum{p.A + p.B}, nil
 		})}},
@@ -480,12 +480,14 @@ func ExampleCall_SampleTask() {
 		log.Fatal(err)
 	}
 	c, err := client.Connect(ctx, clientConn, &client.Options{
-		Tasks: tasks,
-		Sample: func(context.Context, *client.SampleRequest) (*mcp.CreateMessageResult, error) {
-			return &mcp.CreateMessageResult{
-				Role: mcp.RoleAssistant, Model: "muse",
-				Content: mcp.SamplingContent{Items: []mcp.SamplingMessageContentBlock{&mcp.TextContent{Text: "Of the man of many turns."}}},
-			}, nil
+		Input: client.Input{
+			Tasks: tasks,
+			Sample: func(context.Context, *client.SampleRequest) (*mcp.CreateMessageResult, error) {
+				return &mcp.CreateMessageResult{
+					Role: mcp.RoleAssistant, Model: "muse",
+					Content: mcp.SamplingContent{Items: []mcp.SamplingMessageContentBlock{&mcp.TextContent{Text: "Of the man of many turns."}}},
+				}, nil
+			},
 		},
 	})
 	if err != nil {

@@ -111,10 +111,10 @@ func weatherClient(revisions ...mcp.Revision) (*client.Options, chan string) {
 			return nil
 		})
 	}
-	o := &client.Options{Session: session.Config{Revisions: revisions}, Methods: map[string]session.Handler{}}
-	o.Capabilities.Extensions = json.RawMessage(`{"` + weatherID + `":{}}`)
+	o := &client.Options{Session: session.Config{Revisions: revisions}, Features: client.Features{Methods: map[string]session.Handler{}}}
+	o.Features.Capabilities.Extensions = json.RawMessage(`{"` + weatherID + `":{}}`)
 	for _, name := range []string{"now", "changed", "places_changed"} {
-		o.Methods["notifications/weather/"+name] = note(name)
+		o.Features.Methods["notifications/weather/"+name] = note(name)
 	}
 	return o, got
 }
@@ -160,7 +160,7 @@ func TestExtensionOfAnotherPackage(t *testing.T) {
 					}
 				}
 				without, _ := weatherClient(revisions...)
-				without.Capabilities.Extensions = nil
+				without.Features.Capabilities.Extensions = nil
 				_, err := client.Call[report](ctx, dial(without), "weather/get", town{"Paris"})
 				if e, ok := errors.AsType[*jsonrpc.Error](err); !ok || e.Code != jsonrpc.CodeMethodNotFound {
 					t.Errorf("without the extension: got %v", err)
@@ -290,9 +290,9 @@ func TestListsOfExtensionsAreForTheirClients(t *testing.T) {
 		must(0, s.Extend(server.Extension{ID: "a/off", Lists: map[string]string{"off": "notifications/off"},
 			Offered: func(declared *mcp.ServerCapabilities) bool { return declared.Tools != nil }}))
 		got := make(chan string, 10)
-		o := &client.Options{Session: session.Config{Revisions: []mcp.Revision{mcp.Revision20251125}}, Methods: map[string]session.Handler{}}
+		o := &client.Options{Session: session.Config{Revisions: []mcp.Revision{mcp.Revision20251125}}, Features: client.Features{Methods: map[string]session.Handler{}}}
 		for _, name := range []string{"n", "l", "o", "off"} {
-			o.Methods["notifications/"+name] = client.Notification(func(context.Context, struct{}) error { got <- name; return nil })
+			o.Features.Methods["notifications/"+name] = client.Notification(func(context.Context, struct{}) error { got <- name; return nil })
 		}
 		c := servertest.Connect(t, s, o)
 		if declared := string(c.Server().Capabilities.Extensions); declared != `{"a/negotiated":{},"a/open":{}}` {

@@ -26,8 +26,7 @@ func TestHooksAllocateNothing(t *testing.T) {
 		Middleware: server.Middleware{All: func(*server.Server) session.Middleware { return through }, Steps: []server.StepMiddleware{}},
 		Hooks:      server.Hooks{SessionOpened: func(*session.Session) {}, SessionClosed: func(*session.Session, error) {}},
 		Session: session.Config{
-			Receiving: []session.Middleware{through},
-			Rejected:  func(string, *jsonrpc.Error) {},
+			Hooks: session.Hooks{Receiving: []session.Middleware{through}, Rejected: func(string, *jsonrpc.Error) {}},
 		},
 	}
 	var counts [2]float64

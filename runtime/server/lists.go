@@ -78,7 +78,7 @@ func (s *Server) fingerprint(list string) uint64 {
 		}
 	}
 	text := binary.BigEndian.AppendUint64(nil, sum)
-	if len(s.cfg.Session.Receiving) > 0 {
+	if len(s.cfg.Session.Hooks.Receiving) > 0 {
 		text = append(text, s.cfg.Info.Version...)
 	}
 	all := sha256.Sum256(text)

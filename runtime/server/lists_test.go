@@ -61,7 +61,7 @@ func TestChangedListsAreAnnouncedAfterRestore(t *testing.T) {
 	middleware := func(next session.Handler) session.Handler {
 		return func(ctx context.Context, req *session.Request) (codec.Encoder, error) { return next(ctx, req) }
 	}
-	edited := server.Config{Session: session.Config{Receiving: []session.Middleware{middleware}}}
+	edited := server.Config{Session: session.Config{Hooks: session.Hooks{Receiving: []session.Middleware{middleware}}}}
 	own := server.Config{Features: server.Features{Methods: map[string]session.Handler{mcp.MethodToolsList: func(context.Context, *session.Request) (codec.Encoder, error) {
 		return &mcp.ListToolsResult{}, nil
 	}}}}
@@ -286,8 +286,8 @@ func TestClientFetchesChangedToolsAfterUpgrade(t *testing.T) {
 	w := listWatcher{tools: make(chan bool, 100), prompts: make(chan bool, 100)}
 	o := client.Options{Notifications: w}
 	o.Session.Revisions = []mcp.Revision{mcp.Revision20251125}
-	o.Session.Reopened = func(*mcp.InitializeResult) { t.Error("the session was lost") }
-	o.HTTP.RetryDelay = time.Millisecond
+	o.Session.Hooks.Reopened = func(*mcp.InitializeResult) { t.Error("the session was lost") }
+	o.HTTP.Retries.Delay = time.Millisecond
 	c, err := client.Dial(t.Context(), url, &o)
 	if err != nil {
 		t.Fatal(err)

@@ -55,7 +55,7 @@ func TestOwnMethodsAreTyped(t *testing.T) {
 		}),
 	}
 	s := server.New("s", "1", &server.Config{Features: server.Features{Methods: methods}})
-	o := &client.Options{Methods: map[string]session.Handler{
+	o := &client.Options{Features: client.Features{Methods: map[string]session.Handler{
 		"example.com/clientSum": client.Method(func(_ context.Context, p addends) (total, error) {
 			var out total
 			for _, n := range p.Terms {
@@ -64,7 +64,7 @@ func TestOwnMethodsAreTyped(t *testing.T) {
 			return out, nil
 		}),
 		"example.com/noted": client.Notification(func(context.Context, struct{}) error { noted <- "back"; return nil }),
-	}}
+	}}}
 	c := servertest.Connect(t, s, o)
 	ctx := t.Context()
 

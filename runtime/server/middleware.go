@@ -28,7 +28,7 @@ type HandlerFunc[Req, Res any] func(ctx context.Context, c *Call, req Req) (Res,
 //
 // A request passes, in this order:
 //
-//   - the middleware of [session.Config].Receiving, which sees all methods and raw params,
+//   - the middleware of [session.Hooks].Receiving, which sees all methods and raw params,
 //   - the creation of a task, if it asks for one: the rest runs as the work of the task, and again
 //     when a task is recovered,
 //   - the visibility of the feature, see [VisibleTo],

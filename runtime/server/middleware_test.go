@@ -38,14 +38,14 @@ func TestMiddlewareRunsInOrder(t *testing.T) {
 			Prompts:   []server.PromptMiddleware{traced[*server.PromptRequest, *mcp.GetPromptResult](&steps, "all")},
 			Resources: []server.ResourceMiddleware{traced[*server.ResourceRequest, *mcp.ReadResourceResult](&steps, "all")},
 		},
-		Session: session.Config{Receiving: []session.Middleware{func(next session.Handler) session.Handler {
+		Session: session.Config{Hooks: session.Hooks{Receiving: []session.Middleware{func(next session.Handler) session.Handler {
 			return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 				if !req.IsNotification() { // initialized may arrive during the first call
 					steps = append(steps, req.Method)
 				}
 				return next(ctx, req)
 			}
-		}}},
+		}}}},
 	}
 	s := newServer(t, cfg)
 	server.AddTool(s, "x", "", func(context.Context, *server.Call, struct{}) (string, error) {

@@ -25,8 +25,8 @@ func (s *Server) newResponder() {
 		s.completer.ServerInfo = text
 	}
 	cfg := s.cfg.Session
-	cfg.State, cfg.Handler, cfg.Receiving = s.modern, s.handle, nil
-	cfg.ExtensionMethods = s.extends
+	cfg.State, cfg.Handler, cfg.Hooks.Receiving = s.modern, s.handle, nil
+	cfg.Protocol.ExtensionMethods = s.extends
 	s.responder = session.NewResponder(&cfg)
 }
 

@@ -235,7 +235,7 @@ func TestSessionFeaturesFailInModernCalls(t *testing.T) {
 // Proves M-STATE-04 and M-ERA-01.
 func TestModernRequestsLeaveNoState(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newCatalog(t, server.Config{Features: server.Features{Methods: ownMethods()}, Limits: server.Limits{Calls: 1000}, Session: session.Config{MaxRequests: 10}})
+		s := newCatalog(t, server.Config{Features: server.Features{Methods: ownMethods()}, Limits: server.Limits{Calls: 1000}, Session: session.Config{Limits: session.Limits{Requests: 10}}})
 		server.AddTool(s, "all", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			c.Roots(ctx)
 			c.ElicitURL(ctx, "?", "https://example.com/", "an-id")

@@ -21,7 +21,7 @@ import (
 // Proves M-RPC-11.
 func TestServerSendsNoRequestsToModernClient(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newServer(t, server.Config{Session: session.Config{KeepAlive: time.Second}})
+		s := newServer(t, server.Config{Session: session.Config{Timeouts: session.Timeouts{KeepAlive: time.Second}}})
 		addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
 			c.Log(ctx, mcp.LoggingLevelError, "", "x")
 			c.Progress(1, 2, "")

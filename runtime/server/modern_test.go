@@ -463,7 +463,7 @@ func TestCacheScopeIsPrivateWhereResultsDiffer(t *testing.T) {
 			server.AddTemplate(s, "y:{x}", "x", readText, server.ListFunc(func(context.Context, *server.Call, string) ([]mcp.Resource, string, error) { return nil, "", nil }))
 		}, private: []string{"resources/list", "resources/read"}},
 		"Visible": {cfg: server.Config{Features: server.Features{Visible: func(*server.Call, server.Feature) bool { return true }}}, private: append(lists, "resources/read")},
-		"middleware": {cfg: server.Config{Session: session.Config{Receiving: []session.Middleware{func(next session.Handler) session.Handler { return next }}}},
+		"middleware": {cfg: server.Config{Session: session.Config{Hooks: session.Hooks{Receiving: []session.Middleware{func(next session.Handler) session.Handler { return next }}}}},
 			private: append(lists, "resources/read", "server/discover")},
 		"a method": {cfg: server.Config{Features: server.Features{Methods: map[string]session.Handler{"tools/list": func(context.Context, *session.Request) (codec.Encoder, error) {
 			return &mcp.ListToolsResult{}, nil

@@ -39,14 +39,14 @@ func TestMiddlewareOfServerSeesAllRequests(t *testing.T) {
 				}
 			}
 		}},
-		Session: session.Config{Receiving: []session.Middleware{func(next session.Handler) session.Handler {
+		Session: session.Config{Hooks: session.Hooks{Receiving: []session.Middleware{func(next session.Handler) session.Handler {
 			return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 				if !req.IsNotification() && req.Method != mcp.MethodInitialize {
 					record("inner")
 				}
 				return next(ctx, req)
 			}
-		}}},
+		}}}},
 	})
 	addTool(s, func(context.Context, *server.Call) (string, error) { return "done", nil })
 	server.AddResource(s, "x:y", "y", readText)

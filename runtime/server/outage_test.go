@@ -110,7 +110,7 @@ func (f *faultRun) run(revisions []mcp.Revision, after time.Duration) (result st
 	clientConn, serverConn := inmemory.Pair(inmemory.Options{})
 	must(s.Serve(serverConn))
 	asked := make(chan bool, 10)
-	o := &client.Options{Fill: func(ctx context.Context, _ *client.FormRequest) (*mcp.ElicitResult, error) {
+	o := &client.Options{Input: client.Input{Fill: func(ctx context.Context, _ *client.FormRequest) (*mcp.ElicitResult, error) {
 		f.count("question")
 		asked <- true
 		if f.cancel {
@@ -119,7 +119,7 @@ func (f *faultRun) run(revisions []mcp.Revision, after time.Duration) (result st
 		}
 		time.Sleep(80 * time.Millisecond) // the task is parked
 		return client.Accept(map[string]form.Value{"name": must(form.Of("Ada"))}), nil
-	}}
+	}}}
 	o.Session.Revisions = revisions
 	c := must(client.Connect(t.Context(), clientConn, o))
 	defer c.Close()

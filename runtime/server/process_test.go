@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/engine"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
@@ -32,7 +33,7 @@ func TestServerOfProcessEndsWithoutStuckHandler(t *testing.T) {
 		<-started
 		start := time.Now()
 		c.Close()
-		if err := <-ended; err != nil || time.Since(start) > session.DefaultGrace+shutdownGrace+time.Second {
+		if err := <-ended; err != nil || time.Since(start) > engine.DefaultGrace+shutdownGrace+time.Second {
 			t.Errorf("after %v: %v", time.Since(start), err)
 		}
 		close(release)

@@ -144,8 +144,8 @@ func TestSessionSurvivesServerRestart(t *testing.T) {
 	recorder := notificationRecorder{updated: make(chan string, 10), logged: make(chan string, 10)}
 	o := client.Options{Notifications: recorder}
 	o.HTTP.Header = http.Header{"Authorization": {"ann"}}
-	o.HTTP.RetryDelay = time.Millisecond
-	o.Session.Reopened = func(*mcp.InitializeResult) { t.Error("the session was lost") }
+	o.HTTP.Retries.Delay = time.Millisecond
+	o.Session.Hooks.Reopened = func(*mcp.InitializeResult) { t.Error("the session was lost") }
 	o.Session.Revisions = session.Revisions()
 	c, err := client.Dial(t.Context(), "http://"+listener.Addr().String(), &o)
 	if err != nil {

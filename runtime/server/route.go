@@ -311,7 +311,7 @@ func (s *Server) noticed(ctx context.Context, req *session.Request) error {
 // it.
 func (s *Server) receiveTasks(next session.Handler) session.Handler {
 	related := next
-	for _, m := range s.taskMiddleware.Receiving {
+	for _, m := range s.taskMiddleware.Hooks.Receiving {
 		related = m(related)
 	}
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
@@ -328,7 +328,7 @@ func (p *peer) sendTasks(next session.Sender) session.Sender {
 	return func(ctx context.Context, call *session.Call) (json.RawMessage, error) {
 		related := next
 		if p.requestsTasks.Load() {
-			for _, m := range p.s.taskMiddleware.Sending {
+			for _, m := range p.s.taskMiddleware.Hooks.Sending {
 				related = m(related)
 			}
 		}

@@ -95,7 +95,7 @@ func TestRequestIsRejectedInOrder(t *testing.T) {
 				}
 				cfg := server.Config{
 					Middleware: server.Middleware{All: func(*server.Server) session.Middleware { return rejects("middleware") }},
-					Session:    session.Config{Receiving: []session.Middleware{rejects("receiving")}},
+					Session:    session.Config{Hooks: session.Hooks{Receiving: []session.Middleware{rejects("receiving")}}},
 					Tasks:      task.Config{Store: memory.New()},
 					Features:   server.Features{Methods: map[string]session.Handler{"example.com/x": serveNothing}},
 				}

@@ -103,7 +103,7 @@ func New(name, version string, cfg *Config) *Server {
 	s.cfg.Shared.StateKeys = nil
 	s.detached = newPeer(s)
 	s.handler = s.route
-	for _, m := range slices.Backward(s.cfg.Session.Receiving) {
+	for _, m := range slices.Backward(s.cfg.Session.Hooks.Receiving) {
 		s.handler = m(s.handler)
 	}
 	if s.cfg.Middleware.All != nil {
@@ -385,13 +385,13 @@ func (s *Server) allPeers() []*peer {
 // sessionConfig returns the configuration for the session of p.
 func (s *Server) sessionConfig(p *peer) *session.Config {
 	cfg := s.cfg.Session
-	cfg.State, cfg.Handler, cfg.Receiving = p, nil, []session.Middleware{p.receive}
+	cfg.State, cfg.Handler, cfg.Hooks.Receiving = p, nil, []session.Middleware{p.receive}
 	if s.servesModern() {
-		cfg.Responder = s.responder
+		cfg.Protocol.Responder = s.responder
 	}
-	cfg.Sending = append(slices.Clone(cfg.Sending), p.sendTasks)
+	cfg.Hooks.Sending = append(slices.Clone(cfg.Hooks.Sending), p.sendTasks)
 	if s.tasks.Load() != nil {
-		cfg.Sending = append(cfg.Sending, receiver.Relate)
+		cfg.Hooks.Sending = append(cfg.Hooks.Sending, receiver.Relate)
 	}
 	return &cfg
 }

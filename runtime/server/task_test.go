@@ -419,18 +419,20 @@ func TestHandlerCreatesTasksOfClient(t *testing.T) {
 			time.Sleep(10 * time.Minute)
 		}
 		o := &client.Options{
-			Tasks:         tasks,
+			Input: client.Input{
+				Tasks: tasks,
+				Fill: func(ctx context.Context, _ *client.FormRequest) (*mcp.ElicitResult, error) {
+					serveInput(ctx)
+					return client.Decline(), nil
+				},
+				Sample: func(ctx context.Context, _ *client.SampleRequest) (*mcp.CreateMessageResult, error) {
+					serveInput(ctx)
+					return &mcp.CreateMessageResult{Model: "m", Role: mcp.RoleAssistant, Content: mcp.SamplingContent{Items: []mcp.SamplingMessageContentBlock{&mcp.TextContent{Text: "x"}}}}, nil
+				},
+			},
 			Notifications: &logged,
-			Fill: func(ctx context.Context, _ *client.FormRequest) (*mcp.ElicitResult, error) {
-				serveInput(ctx)
-				return client.Decline(), nil
-			},
-			Sample: func(ctx context.Context, _ *client.SampleRequest) (*mcp.CreateMessageResult, error) {
-				serveInput(ctx)
-				return &mcp.CreateMessageResult{Model: "m", Role: mcp.RoleAssistant, Content: mcp.SamplingContent{Items: []mcp.SamplingMessageContentBlock{&mcp.TextContent{Text: "x"}}}}, nil
-			},
 		}
-		o.Session.Timeout = time.Hour
+		o.Session.Timeouts.Request = time.Hour
 		clientConn, serverConn := inmemory.Pair(inmemory.Options{})
 		must(s.Serve(serverConn))
 		c, err := client.Connect(t.Context(), clientConn, o)

@@ -421,7 +421,7 @@ func restOf(clock *lazyctx.Clock, start time.Time, timeout time.Duration, timer 
 
 // extension returns how much longer a client waits for the answer to a request whose timeout has
 // expired, because the user or the model has worked on an input request of the server. See
-// [Config.Timeout].
+// Timeouts.Request of [Config].
 func (s *Session) extension(call *Call, start time.Time) time.Duration {
 	if call.opts.timed || s.role != RoleClient {
 		return 0
@@ -431,7 +431,7 @@ func (s *Session) extension(call *Call, start time.Time) time.Duration {
 		return 0
 	}
 	rest := call.opts.timeout - time.Since(last)
-	if limit := s.cfg.InputTimeout; limit > 0 {
+	if limit := s.cfg.Timeouts.Input; limit > 0 {
 		rest = min(rest, limit-time.Since(start))
 	}
 	return rest
@@ -532,7 +532,7 @@ func (s *Session) allowed(call *Call) error {
 	case a.phase != phaseReady:
 		return ErrNotInitialized
 	}
-	if extended := s.cfg.ExtensionMethods; extended != nil && a.states() && !call.Notification && extended(call.Method) {
+	if extended := s.cfg.Protocol.ExtensionMethods; extended != nil && a.states() && !call.Notification && extended(call.Method) {
 		return nil
 	}
 	if err := a.missing(call.Method, call.Notification, true); err != nil {

@@ -195,7 +195,7 @@ func TestInitializeCannotBeCancelled(t *testing.T) {
 				return next(ctx, req)
 			}
 		}
-		s, p := serve(t, &session.Config{Receiving: []session.Middleware{slow}})
+		s, p := serve(t, &session.Config{Hooks: session.Hooks{Receiving: []session.Middleware{slow}}})
 		p.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
 		p.talk(`
 			> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}

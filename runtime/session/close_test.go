@@ -20,7 +20,7 @@ import (
 func TestCloseEndsEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		causes := make(chan error, 100)
-		s, p := open(t, &session.Config{Handler: waiting(causes), KeepAlive: time.Second})
+		s, p := open(t, &session.Config{Handler: waiting(causes), Timeouts: session.Timeouts{KeepAlive: time.Second}})
 		failed := make(chan error, 100)
 		for range 50 {
 			go func() {
@@ -168,7 +168,7 @@ func TestShutdownEndsWaitingRequests(t *testing.T) {
 func TestWaitingRequestsSurviveEndOfInput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, conn := newPeer(t)
-		s := session.Serve(halfClosed{conn}, nil, &session.Config{Grace: time.Minute, Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		s := session.Serve(halfClosed{conn}, nil, &session.Config{Timeouts: session.Timeouts{Grace: time.Minute}, Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			if req.IsNotification() {
 				return nil, nil
 			}

@@ -11,7 +11,10 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/engine"
 )
 
-// Config configures a session. The zero value is useful. A nil *Config is the zero value.
+// Config configures a session. The zero value is useful. A nil *Config is the zero value. A number
+// that is zero means the default, and a negative one is an error of [Config.Check] that names the
+// field; [NoLimit] means no limit, and [Off] that something is switched off, where the field says
+// so.
 type Config struct {
 	// Handler serves the requests and notifications of the peer. The session itself answers
 	// initialize and ping, and handles notifications/cancelled and notifications/progress. If
@@ -19,24 +22,43 @@ type Config struct {
 	// [ServerHandler], [ClientHandler] and [Methods].
 	Handler Handler
 
-	// Receiving wraps Handler and the handling of initialize. The first middleware is the
-	// outermost.
-	Receiving []Middleware
-
 	// State is a value for the Handler and the middleware, which [Request.State] returns.
 	State any
 
-	// Sending wraps the sending of requests and notifications. The first middleware is the
-	// outermost.
-	Sending []SendMiddleware
+	// Principal identifies the user or client on whose behalf the peer acts, unless the transport
+	// sets a principal per message. The empty string is a valid principal.
+	Principal string
 
-	// Rejected, if set, is called for each request of the peer that is rejected before Receiving: a
-	// limit is reached, the session is not initialized or ends, the revision is not served or does
-	// not have the method, or the message is invalid. Method is "" if it is unknown, and at most
-	// 1024 bytes of it are passed. Rejected may delay further messages of the peer, so it must return
-	// soon. Its panics are logged.
-	Rejected func(method string, err *jsonrpc.Error)
+	// Revisions are the protocol revisions that the session accepts, the preferred one first. Nil
+	// means those of [Revisions]. A client may add [ModernRevisions]; see [Connect]. A server that
+	// names only these rejects initialize; see [Responder].
+	Revisions []mcp.Revision
 
+	// Protocol adapts the session to its peer and to its connection.
+	Protocol Protocol
+	// Hooks are middleware, and functions that the session calls when something happens.
+	Hooks Hooks
+	// Limits limit the work and the memory that the peer can cause.
+	Limits Limits
+	// Timeouts limit how long something may take.
+	Timeouts Timeouts
+
+	// Logger receives events that are not reported to the peer: rejected and unexpected messages,
+	// panics with their stack, reasons of cancellations. At most ten rejected messages are logged
+	// per second, with the number of those skipped before. If it is nil, warnings and errors go to
+	// [slog.Default], and other events are discarded.
+	Logger *slog.Logger
+}
+
+// NoLimit is the value of a field that sets no limit, and Off that of one that switches off what
+// the field is about.
+const (
+	NoLimit = boundary.None
+	Off     = boundary.None
+)
+
+// Protocol is the part of a [Config] that adapts a session to its peer and to its connection.
+type Protocol struct {
 	// Responder serves the modern requests that arrive over the connection of a server, modern
 	// notifications, and all notifications before initialize. If it is nil, they are messages like
 	// all others.
@@ -47,11 +69,6 @@ type Config struct {
 	// although the protocol has a method of that name in other revisions only. Nil means none.
 	ExtensionMethods func(method string) bool
 
-	// Revisions are the protocol revisions that the session accepts, the preferred one first. Nil
-	// means those of [Revisions]. A client may add [ModernRevisions]; see [Connect]. A server that
-	// names only these rejects initialize; see [Responder].
-	Revisions []mcp.Revision
-
 	// Known is what a client has learned about the server over an earlier connection, from
 	// [Session.State]. With a revision without sessions, [Connect] sends nothing; with another one,
 	// it sends initialize at once. If the server rejects initialize, Connect sends server/discover.
@@ -61,44 +78,76 @@ type Config struct {
 	// IDPrefix makes the ids of requests to the peer strings that begin with it. Sessions that share
 	// a connection need different prefixes. The default is ids that are numbers.
 	IDPrefix string
+}
 
-	// Timeout limits how long a request to the peer may take. The option [Timeout] overrides it.
-	// The default is a minute; a negative value means no limit.
-	//
-	// A server often answers only after the user or the model has answered an input request of it.
-	// The Timeout of a client therefore starts again when an input request has ended, until the
-	// request has taken InputTimeout in total.
-	Timeout time.Duration
+// Hooks is the part of a [Config] with functions that see messages and events.
+type Hooks struct {
+	// Receiving wraps the Handler and the handling of initialize, and Sending the sending of
+	// requests and notifications. The first middleware is the outermost.
+	Receiving []Middleware
+	Sending   []SendMiddleware
 
-	// InputTimeout replaces Timeout for requests that a user or a model answers: elicitation/create
-	// and sampling/createMessage. The default is [DefaultInputTimeout]; a negative value means no
-	// limit.
-	InputTimeout time.Duration
+	// Rejected, if set, is called for each request of the peer that is rejected before Receiving: a
+	// limit is reached, the session is not initialized or ends, the revision is not served or does
+	// not have the method, or the message is invalid. Method is "" if it is unknown, and at most
+	// 1024 bytes of it are passed. Rejected may delay further messages of the peer, so it must return
+	// soon. Its panics are logged.
+	Rejected func(method string, err *jsonrpc.Error)
 
-	// ProgressInterval is the minimum time between two progress notifications for one token. The
-	// default is 100 milliseconds; a negative value means no limit.
-	ProgressInterval time.Duration
+	// Reopened, if set, is called with the result of initialize after a lost session was replaced
+	// by a new one; see [Connect]. It runs in a goroutine that Close waits for. It must restore the
+	// state that the server held for the session, such as subscriptions and the log level. Its
+	// calls do not overlap: if several sessions are replaced during one call, the next call is for
+	// the latest.
+	Reopened func(*mcp.InitializeResult)
+}
 
-	// MaxRequests is how many requests of the peer are served at once. It is also how many answers
+// Limits is the part of a [Config] that limits the work and the memory that the peer can cause.
+type Limits struct {
+	// Requests is how many requests of the peer are served at once. It is also how many answers
 	// may be queued while the peer does not read. A further request is answered with
 	// [CodeOverloaded] at once. The default is 16,384.
-	MaxRequests int
+	Requests int
 
-	// MaxBytes limits the total size of requests and their answers, from the arrival of a request
+	// Bytes limits the total size of requests and their answers, from the arrival of a request
 	// until the transport has accepted its answer. A further request is answered with
-	// [CodeOverloaded], unless it is the only one. While queued answers have MaxBytes bytes,
+	// [CodeOverloaded], unless it is the only one. While queued answers have Bytes bytes,
 	// further answers are dropped and replaced by CodeOverloaded. The default is 64 MiB.
-	MaxBytes int
+	Bytes int
 
-	// MaxNotifications is how many notifications may be pending for the Handler, which receives one
-	// at a time. Their total size is limited by MaxBytes. Further notifications are dropped, and
+	// Notifications is how many notifications may be pending for the Handler, which receives one
+	// at a time. Their total size is limited by Bytes. Further notifications are dropped, and
 	// logged. The default is 1,024.
-	MaxNotifications int
+	Notifications int
 
-	// MaxInitialize is the maximum size of the params of initialize in bytes. A server session
+	// Initialize is the maximum size of the params of initialize in bytes. A server session
 	// holds them until it ends. Longer params are rejected with [jsonrpc.CodeInvalidParams]. The
-	// default is [DefaultMaxInitialize].
-	MaxInitialize int
+	// default is 64 KiB.
+	Initialize int
+
+	// ProgressInterval is the minimum time between two progress notifications for one token. The
+	// default is 100 milliseconds; [Off] means no minimum.
+	ProgressInterval time.Duration
+
+	// MissedPings is how many pings of Timeouts.KeepAlive in a row may stay unanswered. Then the
+	// session of a client over HTTP is lost, and replaced by a new one; see [Connect]. Other
+	// sessions end with [ErrUnresponsive]. The default is 2 (MCP ping, "Behavior Requirements").
+	MissedPings int
+}
+
+// Timeouts is the part of a [Config] that limits how long something may take.
+type Timeouts struct {
+	// Request limits how long a request to the peer may take. The option [Timeout] overrides it.
+	// The default is a minute. It may be [NoLimit].
+	//
+	// A server often answers only after the user or the model has answered an input request of it.
+	// The timeout of a client therefore starts again when an input request has ended, until the
+	// request has taken Input in total.
+	Request time.Duration
+
+	// Input replaces Request for requests that a user or a model answers: elicitation/create
+	// and sampling/createMessage. The default is an hour. It may be [NoLimit].
+	Input time.Duration
 
 	// KeepAlive is the interval between pings to the peer. Each must be answered within KeepAlive.
 	// Zero means no pings. A client over Streamable HTTP is only pinged while it has a standing
@@ -107,47 +156,21 @@ type Config struct {
 	// ping makes a user log in.
 	KeepAlive time.Duration
 
-	// MaxMissedPings is how many pings of KeepAlive in a row may stay unanswered. Then the session
-	// of a client over HTTP is lost, and replaced by a new one; see [Connect]. Other sessions end
-	// with [ErrUnresponsive]. The default is 2 (MCP ping, "Behavior Requirements").
-	MaxMissedPings int
-
 	// Grace is how long handlers of requests and notifications may run after the peer has closed
-	// its sending side, for instance a server's standard input. The default is [DefaultGrace]; a
-	// negative value means no grace period. Clients terminate a server that has not exited two
-	// seconds after they closed its standard input: keep Grace shorter, so that the server can
-	// close its stores.
+	// its sending side, for instance a server's standard input. The default is a second; [Off]
+	// means no grace period. Clients terminate a server that has not exited two seconds after they
+	// closed its standard input: keep Grace shorter, so that the server can close its stores.
 	Grace time.Duration
-
-	// Reopened, if set, is called with the result of initialize after a lost session was replaced
-	// by a new one; see [Connect]. It runs in a goroutine that Close waits for. It must restore the
-	// state that the server held for the session, such as subscriptions and the log level. Its
-	// calls do not overlap: if several sessions are replaced during one call, the next call is for
-	// the latest.
-	Reopened func(*mcp.InitializeResult)
-
-	// Principal identifies the user or client on whose behalf the peer acts, unless the transport
-	// sets a principal per message. The empty string is a valid principal.
-	Principal string
-
-	// Logger receives events that are not reported to the peer: rejected and unexpected messages,
-	// panics with their stack, reasons of cancellations. At most ten rejected messages are logged
-	// per second, with the number of those skipped before. If it is nil, warnings and errors go to
-	// [slog.Default], and other events are discarded.
-	Logger *slog.Logger
 }
 
 // Defaults of [Config].
 const (
 	defaultTimeout          = time.Minute
-	DefaultInputTimeout     = time.Hour
 	defaultProgressInterval = 100 * time.Millisecond
 	defaultMaxRequests      = 16384
 	defaultMaxBytes         = 64 << 20
 	defaultMaxNotifications = 1024
-	DefaultMaxInitialize    = 64 << 10
 	defaultMaxMissedPings   = 2
-	DefaultGrace            = time.Second
 )
 
 // Revisions returns the protocol revisions that begin with initialize, newest first.
@@ -157,9 +180,16 @@ func Revisions() []mcp.Revision {
 	return all
 }
 
-// withDefaults returns a copy of c with defaults for unset limits. In the copy, 0 means no limit.
-func (c *Config) withDefaults() Config {
-	var out Config
+// Check returns an error that names every number of the configuration that is invalid, or nil. A
+// session with such a configuration ends at once, and [Session.Wait] returns the error.
+func (c *Config) Check() error {
+	_, err := c.complete()
+	return err
+}
+
+// complete returns a copy of c with defaults for unset and invalid fields, and the error of Check.
+// In the copy, 0 means no limit.
+func (c *Config) complete() (out Config, invalid error) {
 	if c != nil {
 		out = *c
 	}
@@ -168,36 +198,28 @@ func (c *Config) withDefaults() Config {
 	} else {
 		out.Revisions = slices.Clone(out.Revisions)
 	}
-	out.Timeout = orDefault(out.Timeout, defaultTimeout)
-	out.InputTimeout = orDefault(out.InputTimeout, DefaultInputTimeout)
-	out.ProgressInterval = orDefault(out.ProgressInterval, defaultProgressInterval)
-	out.Grace = orDefault(out.Grace, DefaultGrace)
-	if out.MaxRequests <= 0 {
-		out.MaxRequests = defaultMaxRequests
-	}
-	if out.MaxBytes <= 0 {
-		out.MaxBytes = defaultMaxBytes
-	}
-	if out.MaxNotifications <= 0 {
-		out.MaxNotifications = defaultMaxNotifications
-	}
-	if out.MaxMissedPings <= 0 {
-		out.MaxMissedPings = defaultMaxMissedPings
-	}
-	if out.MaxInitialize <= 0 {
-		out.MaxInitialize = DefaultMaxInitialize
-	}
+	faults := boundary.Faults{Package: "session"}
+	boundary.Default(&faults, "Limits.Requests", &out.Limits.Requests, defaultMaxRequests)
+	boundary.Default(&faults, "Limits.Bytes", &out.Limits.Bytes, defaultMaxBytes)
+	boundary.Default(&faults, "Limits.Notifications", &out.Limits.Notifications, defaultMaxNotifications)
+	boundary.Default(&faults, "Limits.Initialize", &out.Limits.Initialize, engine.DefaultMaxInitialize)
+	boundary.OrNone(&faults, "Limits.ProgressInterval", &out.Limits.ProgressInterval, defaultProgressInterval)
+	boundary.Default(&faults, "Limits.MissedPings", &out.Limits.MissedPings, defaultMaxMissedPings)
+	boundary.OrNone(&faults, "Timeouts.Request", &out.Timeouts.Request, defaultTimeout)
+	boundary.OrNone(&faults, "Timeouts.Input", &out.Timeouts.Input, engine.DefaultInputTimeout)
+	boundary.Default(&faults, "Timeouts.KeepAlive", &out.Timeouts.KeepAlive, 0)
+	boundary.OrNone(&faults, "Timeouts.Grace", &out.Timeouts.Grace, engine.DefaultGrace)
 	out.Logger = boundary.Logger(out.Logger)
-	return out
+	return out, faults.Err()
 }
 
 // rejected calls Rejected.
 func (c *Config) rejected(method string, err *jsonrpc.Error) {
-	if c.Rejected == nil || err == nil {
+	if c.Hooks.Rejected == nil || err == nil {
 		return
 	}
 	boundary.Report(c.Logger, "Rejected panicked", boundary.Run(func() error {
-		c.Rejected(boundary.Text(method, maxMethod), err)
+		c.Hooks.Rejected(boundary.Text(method, maxMethod), err)
 		return nil
 	}))
 }
@@ -205,18 +227,7 @@ func (c *Config) rejected(method string, err *jsonrpc.Error) {
 // timeout returns how long a request may take, 0 for no limit.
 func (c *Config) timeout(method string) time.Duration {
 	if engine.IsInput(method) {
-		return c.InputTimeout
+		return c.Timeouts.Input
 	}
-	return c.Timeout
-}
-
-// orDefault returns d, or def if d is 0, or 0 if d is negative.
-func orDefault(d, def time.Duration) time.Duration {
-	switch {
-	case d == 0:
-		return def
-	case d < 0:
-		return 0
-	}
-	return d
+	return c.Timeouts.Request
 }

@@ -223,7 +223,7 @@ func TestConnectOfModernRevisionsFailsClearly(t *testing.T) {
 func TestConnectToKnownServer(t *testing.T) {
 	known := &session.State{Revision: mcp.Revision20260728, Server: &mcp.InitializeResult{ServerInfo: mcp.Implementation{Name: "s"}}}
 	t.Run("modern", bubble(func(t *testing.T) {
-		d := dial(t, session.Config{Revisions: bothEras(), Known: known})
+		d := dial(t, session.Config{Revisions: bothEras(), Protocol: session.Protocol{Known: known}})
 		d.talk("")
 		s := d.session()
 		if state, ok := s.State(); !ok || state.Revision != known.Revision || state.Server.ServerInfo.Name != "s" {
@@ -231,7 +231,7 @@ func TestConnectToKnownServer(t *testing.T) {
 		}
 	}))
 	t.Run("with sessions", bubble(func(t *testing.T) {
-		d := dial(t, session.Config{Revisions: bothEras(), Known: &session.State{Revision: mcp.Revision20251125}})
+		d := dial(t, session.Config{Revisions: bothEras(), Protocol: session.Protocol{Known: &session.State{Revision: mcp.Revision20251125}}})
 		d.talk(strings.Replace(initialize, `"id":2`, `"id":1`, 1) + "\n" + strings.Replace(opened, `"id":2`, `"id":1`, 1) + `
 			< {"jsonrpc":"2.0","method":"notifications/initialized"}
 		`)
@@ -240,7 +240,7 @@ func TestConnectToKnownServer(t *testing.T) {
 		}
 	}))
 	t.Run("has changed", bubble(func(t *testing.T) {
-		d := dial(t, session.Config{Revisions: bothEras(), Known: &session.State{Revision: mcp.Revision20251125}})
+		d := dial(t, session.Config{Revisions: bothEras(), Protocol: session.Protocol{Known: &session.State{Revision: mcp.Revision20251125}}})
 		d.talk(strings.Replace(initialize, `"id":2`, `"id":1`, 1) + `
 			> {"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"x"}}
 			` + strings.Replace(probe, `"id":1`, `"id":2`, 1) + "\n" + strings.Replace(discovered, `"id":1`, `"id":2`, 1))
@@ -446,7 +446,7 @@ func TestModernRequestIsRepeatedWithSupportedRevision(t *testing.T) {
 // Proves M-CANC-02, M-CANC-09.
 func TestModernTimeoutCancels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := modern(t, session.Config{Timeout: time.Second})
+		s, p := modern(t, session.Config{Timeouts: session.Timeouts{Request: time.Second}})
 		_, err := s.Call(t.Context(), "tools/list", nil)
 		if !errors.Is(err, session.ErrTimeout) {
 			t.Error(err)
@@ -615,12 +615,12 @@ func TestHandle(t *testing.T) {
 				}
 				return session.Raw(`{"roots":[]}`), nil
 			},
-			Receiving: []session.Middleware{func(next session.Handler) session.Handler {
+			Hooks: session.Hooks{Receiving: []session.Middleware{func(next session.Handler) session.Handler {
 				return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 					order = append(order, req.Method)
 					return next(ctx, req)
 				}
-			}},
+			}}},
 		}
 		s, _ := modern(t, cfg)
 		result, err := s.Handle(t.Context(), &session.Request{ID: codec.IntScalar(1), Method: "roots/list"})

@@ -36,7 +36,7 @@
 // # Limits
 //
 // A peer cannot make a session grow without bounds, whether it sends too fast or does not read. All
-// bytes that the session holds count. Requests above [Config.MaxRequests] and [Config.MaxBytes] are
+// bytes that the session holds count. Requests above [Limits].Requests and Bytes are
 // rejected with [CodeOverloaded]. They are not left unread, because answers that handlers wait for
 // may follow them. A request counts until the transport has accepted its answer. Notifications
 // above [Config.MaxNotifications] are dropped. Ids and method names have at most 1024 bytes, and

@@ -58,7 +58,7 @@ func TestShutdownReturnsWhenPeerDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, y := inmemory.Pair(inmemory.Options{MaxQueue: 1})
 		defer x.Close()
-		s := session.Serve(y, nil, &session.Config{Timeout: -1})
+		s := session.Serve(y, nil, &session.Config{Timeouts: session.Timeouts{Request: -1}})
 		defer s.Close()
 		for range 3 {
 			go s.Ping(t.Context()) // ends with the session
@@ -93,7 +93,7 @@ func TestPendingNotificationsAreHandledBeforeEnd(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s, %v each", name, c.each), bubble(func(t *testing.T) {
 				got := 0
-				s, p := open(t, &session.Config{Grace: 2*time.Second + 500*time.Millisecond, Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+				s, p := open(t, &session.Config{Timeouts: session.Timeouts{Grace: 2*time.Second + 500*time.Millisecond}, Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 					if req.Method != "x" {
 						return nil, nil
 					}
@@ -123,7 +123,7 @@ func TestPendingNotificationsAreHandledBeforeEnd(t *testing.T) {
 // Calls that have returned and still wait for a late answer do not delay Shutdown.
 func TestUnansweredCallsDoNotDelayShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := open(t, &session.Config{Timeout: time.Second})
+		s, p := open(t, &session.Config{Timeouts: session.Timeouts{Request: time.Second}})
 		var timedOut, closed atomic.Int32
 		call := s.With(session.OnLate(func(_ json.RawMessage, err error) {
 			switch {
@@ -243,8 +243,8 @@ func TestInputRequestsHaveTheirOwnTimeout(t *testing.T) {
 		{session.Config{}, "roots/list", session.DefaultTimeout},
 		{session.Config{}, "elicitation/create", session.DefaultInputTimeout},
 		{session.Config{}, "sampling/createMessage", session.DefaultInputTimeout},
-		{session.Config{Timeout: time.Second, InputTimeout: 2 * time.Second}, "roots/list", time.Second},
-		{session.Config{Timeout: time.Second, InputTimeout: 2 * time.Second}, "elicitation/create", 2 * time.Second},
+		{session.Config{Timeouts: session.Timeouts{Request: time.Second, Input: 2 * time.Second}}, "roots/list", time.Second},
+		{session.Config{Timeouts: session.Timeouts{Request: time.Second, Input: 2 * time.Second}}, "elicitation/create", 2 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s, p := open(t, &c.cfg)
@@ -271,7 +271,7 @@ func TestTimeoutStartsAgainAfterInputRequest(t *testing.T) {
 		"slow tool afterwards": {user: 5 * minute, work: 2 * minute, want: 6 * minute, failure: session.ErrTimeout},
 		"slow tool before":     {work: 2 * minute, want: minute, failure: session.ErrTimeout},
 		"user without end":     {user: 2 * time.Hour, want: time.Hour, failure: session.ErrTimeout},
-		"other limit":          {user: time.Hour, cfg: session.Config{InputTimeout: 3 * minute}, want: 3 * minute, failure: session.ErrTimeout},
+		"other limit":          {user: time.Hour, cfg: session.Config{Timeouts: session.Timeouts{Input: 3 * minute}}, want: 3 * minute, failure: session.ErrTimeout},
 		"explicit timeout":     {user: 5 * minute, opts: []session.Option{session.Timeout(2 * minute)}, want: 2 * minute, failure: session.ErrTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -328,7 +328,7 @@ func TestNotificationsWaitForHandshake(t *testing.T) {
 				return next(ctx, req)
 			}
 		}
-		_, p := serve(t, &session.Config{Logger: quiet(), Handler: handler(&got), Receiving: []session.Middleware{slow}})
+		_, p := serve(t, &session.Config{Logger: quiet(), Handler: handler(&got), Hooks: session.Hooks{Receiving: []session.Middleware{slow}}})
 		p.send(`{"jsonrpc":"2.0","method":"x/before"}`)
 		p.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 		p.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}`)
@@ -505,14 +505,14 @@ func TestMetaKeysAreChecked(t *testing.T) {
 			p.take()
 		})
 		synctest.Test(t, func(t *testing.T) {
-			c, _ := sessiontest.Pair(t, sessiontest.Side{Config: session.Config{Sending: []session.SendMiddleware{func(next session.Sender) session.Sender {
+			c, _ := sessiontest.Pair(t, sessiontest.Side{Config: session.Config{Hooks: session.Hooks{Sending: []session.SendMiddleware{func(next session.Sender) session.Sender {
 				return func(ctx context.Context, call *session.Call) (json.RawMessage, error) {
 					if call.Method == "x" {
 						call.SetMeta(key, codec.IntScalar(1))
 					}
 					return next(ctx, call)
 				}
-			}}}}, toolServer(func(context.Context, *session.Request) (codec.Encoder, error) { return nil, nil }))
+			}}}}}, toolServer(func(context.Context, *session.Request) (codec.Encoder, error) { return nil, nil }))
 			if _, err := c.Call(t.Context(), "x", nil); (err == nil) != valid {
 				t.Errorf("SetMeta with %q: %v", key, err)
 			}

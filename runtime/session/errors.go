@@ -52,7 +52,7 @@ var (
 	// ErrNotInitialized is returned before the handshake is complete.
 	ErrNotInitialized = errors.New("session: not initialized")
 	// ErrUnresponsive is the cause if the peer did not answer pings in time; see
-	// [Config.MaxMissedPings].
+	// [Limits].MissedPings.
 	ErrUnresponsive = errors.New("session: peer does not answer pings")
 	// ErrCancelled is the cause of a handler's context if the peer has cancelled the request.
 	ErrCancelled = engine.ErrCancelled

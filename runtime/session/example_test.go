@@ -34,7 +34,7 @@ func Example() {
 	server := session.Serve(b, &mcp.InitializeResult{
 		ServerInfo:   mcp.Implementation{Name: "counter", Version: "1"},
 		Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}},
-	}, &session.Config{Handler: session.ServerHandler(counter{}, nil), ProgressInterval: -1})
+	}, &session.Config{Handler: session.ServerHandler(counter{}, nil), Limits: session.Limits{ProgressInterval: -1}})
 	client, err := session.Connect(ctx, a, &mcp.InitializeRequestParams{
 		ClientInfo: mcp.Implementation{Name: "example", Version: "1"},
 	}, nil)
@@ -69,7 +69,7 @@ func ExampleMethods() {
 	a, b := inmemory.Pair(inmemory.Options{})
 	handled := make(chan string, 3)
 	server := session.Serve(b, nil, &session.Config{
-		Receiving: []session.Middleware{reportHandled(handled)},
+		Hooks: session.Hooks{Receiving: []session.Middleware{reportHandled(handled)}},
 		Handler: session.Methods(map[string]session.Handler{
 			"example.com/echo": func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 				return session.Raw(req.Params), nil

@@ -1,3 +1,10 @@
 package session
 
-const DefaultTimeout = defaultTimeout
+import "github.com/mcpwire/mcpwire/runtime/internal/engine"
+
+const (
+	DefaultTimeout       = defaultTimeout
+	DefaultInputTimeout  = engine.DefaultInputTimeout
+	DefaultGrace         = engine.DefaultGrace
+	DefaultMaxInitialize = engine.DefaultMaxInitialize
+)

@@ -161,7 +161,7 @@ func TestRawResultsAreSentByteForByte(t *testing.T) {
 // Proves JSONRPC-01, JSONRPC-02, JSONRPC-03, JSONRPC-04, JSONRPC-10.
 func TestSentMessagesAreValid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := open(t, &session.Config{Handler: custom(), Timeout: -1})
+		s, p := open(t, &session.Config{Handler: custom(), Timeouts: session.Timeouts{Request: -1}})
 		ctx, cancel := context.WithCancel(t.Context())
 		seen := map[jsonrpc.ID]bool{}
 		for i := range 200 {

@@ -23,28 +23,32 @@ import (
 // the client info and the capabilities of params. Connect performs the handshake if the server
 // answers with another error than those of modern revisions, or not within five seconds. If cfg has
 // only revisions without sessions, it fails with [ErrNotModern] instead. If cfg knows the server,
-// see [Config.Known], Connect sends no server/discover.
+// see [Protocol].Known, Connect sends no server/discover.
 //
-// Connect closes conn if it fails: with a [*VersionError] if the server chooses a revision that is
+// Connect closes conn if it fails: with the error of [Config.Check], with a [*VersionError] if the server chooses a revision that is
 // not in cfg, with the error of the server, with the cause of ctx, or with the error of the
 // connection (MCP lifecycle, "Initialization").
 //
 // If conn is a [transport.Reopener] and the server loses the session, or does not answer
-// [Config.MaxMissedPings] pings, the Session opens a new one
+// the Limits.MissedPings of cfg in pings, the Session opens a new one
 // with the same params. Meanwhile, messages wait. A request that the server has rejected because of
 // the loss is sent once more. Other requests fail with a [*transport.DeliveryError] that wraps
 // [transport.ErrSessionLost], and unanswered requests of the server are cancelled. If an attempt
 // fails, waiting requests fail with that error as well, and the Session tries again after a delay.
 // It ends if the server rejects the new session or chooses another revision. See
-// [Config.Reopened].
+// [Hooks].Reopened.
 func Connect(ctx context.Context, conn transport.Conn, params *mcp.InitializeRequestParams, cfg *Config) (*Session, error) {
-	s := newSession(conn, RoleClient, cfg)
+	s, invalid := newSession(conn, RoleClient, cfg)
 	_, sessions := modern.Split(s.cfg.Revisions)
 	client := initializeParams(params, append(sessions, s.cfg.Revisions[0])[0])
 	s.handshake.set(func(a *agreement) { a.client = client })
 	s.reopening.init(conn)
-	s.start()
-	if err := s.negotiate(ctx, client); err != nil {
+	s.start(invalid)
+	err := invalid
+	if err == nil {
+		err = s.negotiate(ctx, client)
+	}
+	if err != nil {
 		s.Close()
 		return nil, err
 	}
@@ -98,7 +102,8 @@ func (s *Session) opens(ctx context.Context, r handshakeResult) error {
 }
 
 // Serve opens a session as the server of conn and returns at once; see [Session.Ready] and
-// [Session.Wait]. It answers initialize with result, and sets the protocol version in it. The
+// [Session.Wait]. If cfg is invalid, the session has ended; see [Config.Check]. Otherwise it answers
+// initialize with result, and sets the protocol version in it. The
 // session owns conn (MCP lifecycle, "Initialization"). If conn is a [transport.Restored] that
 // belongs to a stored session, Serve restores it: the session is ready at once, and rejects
 // initialize. Requests that were in flight in the earlier session are lost, and the ids of later
@@ -107,13 +112,13 @@ func Serve(conn transport.Conn, result *mcp.InitializeResult, cfg *Config) *Sess
 	if state, ok := restored(conn, result); ok {
 		return restore(conn, state, cfg)
 	}
-	s := newSession(conn, RoleServer, cfg)
+	s, invalid := newSession(conn, RoleServer, cfg)
 	var own mcp.InitializeResult
 	if result != nil {
 		own = *result
 	}
 	s.handshake.set(func(a *agreement) { a.server = &own })
-	s.start()
+	s.start(invalid)
 	return s
 }
 
@@ -132,14 +137,14 @@ func (s *Session) State() (state State, ok bool) {
 
 // restore opens a session as the server of conn with the state of an earlier session.
 func restore(conn transport.Conn, state State, cfg *Config) *Session {
-	s := newSession(conn, RoleServer, cfg)
+	s, invalid := newSession(conn, RoleServer, cfg)
 	s.calls.idPrefix += rand.Text() + "-"
 	s.handshake.set(func(a *agreement) {
 		a.revision, a.client, a.server, a.phase = state.Revision, state.Client, state.Server, phaseReady
 	})
 	close(s.handshake.ready)
 	s.notices.Resume()
-	s.start()
+	s.start(invalid)
 	return s
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
 // Proves LIFE-01, LIFE-03, LIFE-14.
@@ -68,7 +69,7 @@ func TestClientSendsBeforeAnswerToInitialize(t *testing.T) {
 		`},
 	} {
 		t.Run(c.name, bubble(func(t *testing.T) {
-			s, p := serve(t, &session.Config{Handler: custom(), Receiving: []session.Middleware{slow}})
+			s, p := serve(t, &session.Config{Handler: custom(), Hooks: session.Hooks{Receiving: []session.Middleware{slow}}})
 			p.talk(`
 				> {"jsonrpc":"2.0","id":1,"method":"initialize","params":` + c.params + `}
 				> {"jsonrpc":"2.0","method":"notifications/initialized"}
@@ -159,7 +160,7 @@ func TestRequestIDsHavePrefix(t *testing.T) {
 		p, conn := newPeer(t)
 		done := make(chan error)
 		go func() { // ends with Ping
-			s, err := session.Connect(t.Context(), conn, nil, &session.Config{IDPrefix: "a-"})
+			s, err := session.Connect(t.Context(), conn, nil, &session.Config{Protocol: session.Protocol{IDPrefix: "a-"}})
 			if err == nil {
 				err = s.Ping(t.Context())
 				s.Close()
@@ -630,4 +631,24 @@ func TestRestoreWithUnknownClient(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+// A session with an invalid configuration is not opened, and its connection is closed.
+func TestInvalidConfigIsRejected(t *testing.T) {
+	cfg := &session.Config{Limits: session.Limits{Bytes: -3}, Timeouts: session.Timeouts{Grace: -3}, Logger: quiet()}
+	want := "session: negative Limits.Bytes (-3)\nsession: negative Timeouts.Grace (-3ns)"
+	here, there := inmemory.Pair(inmemory.Options{})
+	if s, err := session.Connect(t.Context(), here, nil, cfg); s != nil || err == nil || err.Error() != want {
+		t.Errorf("Connect returns %v", err)
+	}
+	if _, err := there.Read(); !errors.Is(err, transport.ErrClosed) {
+		t.Errorf("the peer reads %v", err)
+	}
+	here, there = inmemory.Pair(inmemory.Options{})
+	if err := session.Serve(here, nil, cfg).Wait(); err == nil || err.Error() != want {
+		t.Errorf("Wait returns %v", err)
+	}
+	if _, err := there.Read(); !errors.Is(err, transport.ErrClosed) {
+		t.Errorf("the peer reads %v", err)
+	}
 }

@@ -19,7 +19,7 @@ import (
 // a goroutine of the session (MCP subscriptions, "Acknowledgment").
 //
 // Listen returns when the subscription ends: nil if the server has ended it in order, the cause of
-// ctx if ctx ends, [ErrTimeout] if the server does not accept it within [Config.Timeout], and
+// ctx if ctx ends, [ErrTimeout] if the server does not accept it within Timeouts.Request, and
 // otherwise the errors of [Session.Call]. [Session.Shutdown] ends it with [ErrClosed].
 func (s *Session) Listen(ctx context.Context, filter mcp.SubscriptionFilter, acknowledged func(mcp.SubscriptionFilter)) error {
 	clock := new(lazyctx.Clock)
@@ -28,7 +28,7 @@ func (s *Session) Listen(ctx context.Context, filter mcp.SubscriptionFilter, ack
 	sub := &subscription{cancel: cancel, acknowledged: make(chan mcp.SubscriptionFilter, 1)}
 	waited := s.life.spawn(func() { // ends when the subscription is acknowledged or ends
 		limited := ctx
-		if d := s.cfg.Timeout; d > 0 {
+		if d := s.cfg.Timeouts.Request; d > 0 {
 			var stop context.CancelFunc
 			limited, stop = clock.WithTimeout(ctx, d, nil)
 			defer stop()

@@ -68,8 +68,8 @@ func TestMiddlewareWrapsBothDirections(t *testing.T) {
 			record("handler: %s, by %s", req.Params, by)
 			return session.Raw(`{"a":1}`), errors.New("handler failed")
 		})
-		server.Config.Receiving = []session.Middleware{receiving("first"), receiving("second")}
-		client := sessiontest.Side{Config: session.Config{Sending: []session.SendMiddleware{sending("outer"), sending("inner")}}}
+		server.Config.Hooks.Receiving = []session.Middleware{receiving("first"), receiving("second")}
+		client := sessiontest.Side{Config: session.Config{Hooks: session.Hooks{Sending: []session.SendMiddleware{sending("outer"), sending("inner")}}}}
 		c, _ := sessiontest.Pair(t, client, server)
 		c.Call(t.Context(), "x/y", session.Raw(`{"p":1}`))
 		c.Notify(t.Context(), "x/n", session.Raw(`{"p":2}`))

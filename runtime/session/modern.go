@@ -22,7 +22,7 @@ func ModernRevisions() []mcp.Revision { return modern.Revisions() }
 
 // Responder serves modern requests: those of revisions without sessions, such as 2026-07-28. It is
 // a [transport.Responder] for transports with a connection for each request, such as Streamable
-// HTTP, and the [Config.Responder] of sessions. Its methods may be called by many goroutines.
+// HTTP, and the Responder in [Protocol] of sessions. Its methods may be called by many goroutines.
 // Create it with [NewResponder], and end it with Shutdown or Close.
 type Responder struct {
 	side
@@ -31,21 +31,18 @@ type Responder struct {
 	set       engine.Set // of the requests that belong to no connection of a session
 }
 
-// NewResponder returns a Responder. Of the configuration, it uses Handler, Receiving, Sending,
-// Rejected, ExtensionMethods, ProgressInterval, Principal and Logger. The transport limits how many requests
-// it serves at once. If Revisions names modern revisions, only these are served.
+// NewResponder returns a Responder. Of the configuration, it uses Handler, Principal and
+// Logger, Hooks but for Reopened, Protocol.ExtensionMethods and Limits.ProgressInterval. The
+// transport limits how many requests it serves at once. If Revisions names modern revisions, only these are served.
 func NewResponder(cfg *Config) *Responder {
 	r := new(Responder)
 	r.set = engine.Set{SharesIDs: true, Activity: &r.activity}
-	if cfg != nil {
-		r.cfg = *cfg
+	var invalid error
+	r.cfg, invalid = cfg.complete()
+	if invalid != nil {
+		r.cfg.Logger.Error("invalid configuration", "error", invalid)
 	}
-	named := r.cfg.Revisions
-	r.cfg = r.cfg.withDefaults()
-	if named == nil {
-		named = Revisions()
-	}
-	current, sessions := modern.Split(named)
+	current, sessions := modern.Split(r.cfg.Revisions)
 	if len(current) == 0 {
 		current = modern.Revisions()
 	}
@@ -55,8 +52,8 @@ func NewResponder(cfg *Config) *Responder {
 	if r.handler == nil {
 		r.handler = func(_ context.Context, req *Request) (codec.Encoder, error) { return nil, unhandled(req) }
 	}
-	r.handler = wrap(r.handler, r.cfg.Receiving)
-	r.sender = wrap(sendStated, r.cfg.Sending)
+	r.handler = wrap(r.handler, r.cfg.Hooks.Receiving)
+	r.sender = wrap(sendStated, r.cfg.Hooks.Sending)
 	return r
 }
 
@@ -162,7 +159,7 @@ func (r *Responder) check(req *Request, version string, fault *jsonrpc.Error) er
 	req.revision = mcp.Revision(version)
 	m, ok := mcp.LookupMethod(req.Method)
 	undefined := ok && !defines(req.revision, &m, req.IsNotification(), mcp.FromClient)
-	if extended := r.cfg.ExtensionMethods; undefined && extended != nil && !req.IsNotification() {
+	if extended := r.cfg.Protocol.ExtensionMethods; undefined && extended != nil && !req.IsNotification() {
 		undefined = !extended(req.Method)
 	}
 	if undefined || len(req.Method) > maxMethod {

@@ -45,7 +45,7 @@ func serveBoth(t *testing.T) (p *peer, handled func() []string, logged func() st
 	responder := session.NewResponder(&session.Config{Handler: handler})
 	t.Cleanup(func() { responder.Close() })
 	_, p = serve(t, &session.Config{
-		Handler: handler, Responder: responder, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Handler: handler, Protocol: session.Protocol{Responder: responder}, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	handled = func() []string {
 		p.take()
@@ -106,7 +106,7 @@ func TestHandleTakesNotificationOfResponder(t *testing.T) {
 			return c.Handle(ctx, req.Clone())
 		}})
 		defer responder.Close()
-		_, p := serve(t, &session.Config{Responder: responder})
+		_, p := serve(t, &session.Config{Protocol: session.Protocol{Responder: responder}})
 		p.talk(`> {"jsonrpc":"2.0","method":"custom/event","params":{` + modernMeta + `}}`)
 		if diff := cmp.Diff([]string{"custom/event"}, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -133,7 +133,7 @@ func TestClientExtension(t *testing.T) {
 		}
 		responder := session.NewResponder(&session.Config{Handler: handler})
 		defer responder.Close()
-		_, p := serve(t, &session.Config{Handler: handler, Responder: responder})
+		_, p := serve(t, &session.Config{Handler: handler, Protocol: session.Protocol{Responder: responder}})
 		var want []string
 		for i, x := range []struct{ capabilities, want string }{
 			{`{"sampling":{"extensions":{}},"extensions":{"a":1,"x/y":{"b":[2]}}}`, `{"b":[2]} true "other"`},
@@ -172,7 +172,7 @@ func TestShutdownAnswersModernRequests(t *testing.T) {
 			return nil, nil
 		}
 		responder := session.NewResponder(&session.Config{Handler: handler})
-		s, p := serve(t, &session.Config{Handler: handler, Responder: responder})
+		s, p := serve(t, &session.Config{Handler: handler, Protocol: session.Protocol{Responder: responder}})
 		p.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait",` + modernMeta + `}}`)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

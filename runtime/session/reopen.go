@@ -29,8 +29,8 @@ type reopening struct {
 	initialized *Call    // nil before it is sent
 	lost        uint32   // number of the last lost session
 	attempt     *attempt // nil while a session is open
-	reporting   bool     // Config.Reopened is being called
-	// Result of initialize in the latest new session; nil once Config.Reopened is called with it.
+	reporting   bool     // Hooks.Reopened is being called
+	// Result of initialize in the latest new session; nil once Hooks.Reopened is called with it.
 	opened *mcp.InitializeResult
 }
 
@@ -131,13 +131,13 @@ func (s *Session) try(a *attempt, lost error) (next *attempt) {
 		return next
 	}
 	s.cfg.Logger.Info("session reopened")
-	if s.cfg.Reopened != nil {
+	if s.cfg.Hooks.Reopened != nil {
 		s.reportReopened(server)
 	}
 	return nil
 }
 
-// reportReopened calls Config.Reopened in a goroutine. If a call is running, that goroutine makes
+// reportReopened calls Hooks.Reopened in a goroutine. If a call is running, that goroutine makes
 // another call afterwards. Otherwise a server that keeps losing sessions could cause an unlimited
 // number of goroutines.
 func (s *Session) reportReopened(server *mcp.InitializeResult) {
@@ -156,7 +156,7 @@ func (s *Session) reportReopened(server *mcp.InitializeResult) {
 			latest := r.opened
 			r.opened = nil
 			r.mu.Unlock()
-			s.panicked("Reopened", boundary.Run(func() error { s.cfg.Reopened(latest); return nil }))
+			s.panicked("Reopened", boundary.Run(func() error { s.cfg.Hooks.Reopened(latest); return nil }))
 			r.mu.Lock()
 		}
 		r.reporting = false

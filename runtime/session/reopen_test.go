@@ -164,7 +164,7 @@ func TestLostSessionIsReopened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeServer()
 		reopened := make(chan *mcp.InitializeResult, 1)
-		s := f.connect(t, &session.Config{Reopened: func(r *mcp.InitializeResult) { reopened <- r }})
+		s := f.connect(t, &session.Config{Hooks: session.Hooks{Reopened: func(r *mcp.InitializeResult) { reopened <- r }}})
 		hold := make(chan bool)
 		f.reopen = func(uint32) error { <-hold; return nil }
 		f.loseSession()
@@ -193,7 +193,7 @@ func TestSessionLostDuringHandshakeIsReopened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeServer()
 		reopened := make(chan bool, 10)
-		f.connect(t, &session.Config{Reopened: func(*mcp.InitializeResult) { reopened <- true }})
+		f.connect(t, &session.Config{Hooks: session.Hooks{Reopened: func(*mcp.InitializeResult) { reopened <- true }}})
 		f.written = func(session uint32, m jsonrpc.Message) {
 			if session == 2 && m.Method == "notifications/initialized" {
 				f.loseSession()
@@ -347,10 +347,10 @@ func TestReopenedCallsDoNotOverlap(t *testing.T) {
 			return initializeResult(string('0'+rune(number)), ""), nil, true
 		}
 		calls, release := make(chan string, 10), make(chan struct{})
-		f.connect(t, &session.Config{Reopened: func(server *mcp.InitializeResult) {
+		f.connect(t, &session.Config{Hooks: session.Hooks{Reopened: func(server *mcp.InitializeResult) {
 			calls <- server.ServerInfo.Version
 			<-release
-		}})
+		}}})
 		for range 4 {
 			f.loseSession()
 			synctest.Wait()
@@ -557,7 +557,7 @@ func TestMissedPingsReplaceSession(t *testing.T) {
 			return "{}", nil, true
 		}
 		f.reopen = func(uint32) error { time.Sleep(time.Minute); return nil }
-		s := f.connect(t, &session.Config{KeepAlive: 10 * time.Second, Reopened: func(*mcp.InitializeResult) { reopened <- true }})
+		s := f.connect(t, &session.Config{Timeouts: session.Timeouts{KeepAlive: 10 * time.Second}, Hooks: session.Hooks{Reopened: func(*mcp.InitializeResult) { reopened <- true }}})
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
 		down.Store(false)

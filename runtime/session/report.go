@@ -28,7 +28,7 @@ var (
 )
 
 // Reporter sends the progress of one operation to the peer, at most once per
-// [Config.ProgressInterval]. It always sends the last report, unless Stop is called, and sends
+// [Limits].ProgressInterval. It always sends the last report, unless Stop is called, and sends
 // nothing after the end. Methods of a nil Reporter, and of one without a token, accept reports and
 // send nothing. It may be used by many goroutines.
 type Reporter struct {
@@ -86,7 +86,7 @@ func (r *Reporter) Report(p Progress) error {
 		p.Total = nil
 	}
 	r.held = &p
-	wait := r.cfg.ProgressInterval - time.Since(r.sent)
+	wait := r.cfg.Limits.ProgressInterval - time.Since(r.sent)
 	if r.timer == nil && wait > 0 && !r.sent.IsZero() {
 		r.timer = time.AfterFunc(wait, r.flush)
 	}

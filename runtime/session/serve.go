@@ -226,7 +226,7 @@ func (s *Session) request(message jsonrpc.Message, m transport.Message) (answers
 	}
 	var meta modern.RequestMeta
 	stated := false
-	if _, inBatch := m.Reply.(*batch); s.cfg.Responder != nil && s.role == RoleServer && !inBatch {
+	if _, inBatch := m.Reply.(*batch); s.cfg.Protocol.Responder != nil && s.role == RoleServer && !inBatch {
 		meta, stated = modern.Meta(message.Params)
 	}
 	if message.Method == mcp.MethodPing && !stated {
@@ -254,9 +254,9 @@ func (s *Session) request(message jsonrpc.Message, m transport.Message) (answers
 	c.Reply, c.ctx, req.state = c, &in.context, &c.serving
 	var err error
 	if stated {
-		c.side, req.capabilities = &s.cfg.Responder.side, meta.Capabilities
+		c.side, req.capabilities = &s.cfg.Protocol.Responder.side, meta.Capabilities
 		version, fault := meta.Version()
-		if err = s.cfg.Responder.check(req, version, fault); err == nil {
+		if err = s.cfg.Protocol.Responder.check(req, version, fault); err == nil {
 			err = s.inbound.Enter(&c.Exchange)
 		}
 	} else {
@@ -297,8 +297,8 @@ func (s *Session) admitInitialize(c *connected) error {
 	switch _, inBatch := c.to.(*batch); {
 	case inBatch:
 		err = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "initialize must not be part of a batch"}
-	case len(c.ctx.req.Params) > s.cfg.MaxInitialize:
-		err = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("invalid params: longer than %d bytes", s.cfg.MaxInitialize)}
+	case len(c.ctx.req.Params) > s.cfg.Limits.Initialize:
+		err = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("invalid params: longer than %d bytes", s.cfg.Limits.Initialize)}
 	default:
 		err = s.inbound.Enter(&c.Exchange)
 	}
@@ -315,7 +315,7 @@ func (s *Session) admitInitialize(c *connected) error {
 func (s *Session) served(req *Request) error {
 	a := s.handshake.current.Load()
 	if a.phase < phaseOpened {
-		if _, fault := modern.Read(req.Method, req.Params); fault != nil && s.cfg.Responder != nil {
+		if _, fault := modern.Read(req.Method, req.Params); fault != nil && s.cfg.Protocol.Responder != nil {
 			// Only a modern request can be served here (MCP stdio, "Request Metadata").
 			fault.Message += ", and the session is not initialized"
 			return fault
@@ -436,11 +436,11 @@ func (s *Session) notification(message jsonrpc.Message, m transport.Message) {
 		return
 	}
 	req := &Request{Method: message.Method, Params: message.Params, Session: s}
-	if s.role == RoleServer && (s.withoutSession() || s.cfg.Responder != nil && modern.Is(message.Params)) {
+	if s.role == RoleServer && (s.withoutSession() || s.cfg.Protocol.Responder != nil && modern.Is(message.Params)) {
 		if message.Method == mcp.MethodNotificationsCancelled {
 			return
 		}
-		req.Session, req.state = nil, &serving{side: &s.cfg.Responder.side, conn: s}
+		req.Session, req.state = nil, &serving{side: &s.cfg.Protocol.Responder.side, conn: s}
 	}
 	if reason := s.enqueue(notice{req, m.Context}, len(m.Text)); reason != "" {
 		s.warn("notification dropped", "reason", reason, "method", boundary.Text(message.Method, 100))
@@ -451,7 +451,7 @@ func (s *Session) notification(message jsonrpc.Message, m transport.Message) {
 // returns the reason if it drops the notification, otherwise "".
 func (s *Session) enqueue(n notice, size int) (reason string) {
 	switch req := n.req; {
-	case req.Session != nil && s.cfg.Handler == nil && len(s.cfg.Receiving) == 0:
+	case req.Session != nil && s.cfg.Handler == nil && len(s.cfg.Hooks.Receiving) == 0:
 		return ""
 	case req.Session != nil && s.role == RoleServer && s.handshake.isNew():
 		return "session not initialized"
@@ -477,7 +477,7 @@ func (s *Session) notify(n notice) {
 	}
 	ctx := &requestContext{lazyctx.Values{Context: s.life.ctx, Other: n.values}, req}
 	of, err := &s.side, error(nil)
-	if r := s.cfg.Responder; req.Session == nil {
+	if r := s.cfg.Protocol.Responder; req.Session == nil {
 		version, fault := r.versionIn(req, nil)
 		of, err = &r.side, r.check(req, version, fault)
 	}

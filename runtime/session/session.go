@@ -63,28 +63,30 @@ const (
 	maxReplyBytes = 4 << 20
 )
 
-func newSession(conn transport.Conn, role Role, cfg *Config) *Session {
-	s := &Session{
+// newSession returns a session that has not started, and the error of an invalid configuration.
+func newSession(conn transport.Conn, role Role, cfg *Config) (s *Session, invalid error) {
+	complete, invalid := cfg.complete()
+	s = &Session{
 		conn:      conn,
-		side:      side{cfg: cfg.withDefaults()},
+		side:      side{cfg: complete},
 		role:      role,
 		life:      newLifetime(),
 		handshake: newHandshake(role),
 		trackers:  newTrackers(),
 	}
-	s.calls = calls{activity: &s.activity, idPrefix: s.cfg.IDPrefix, open: map[int64]*pending{}, deliverLate: func(late lateFunc, a answer) {
+	s.calls = calls{activity: &s.activity, idPrefix: s.cfg.Protocol.IDPrefix, open: map[int64]*pending{}, deliverLate: func(late lateFunc, a answer) {
 		s.life.work.Add(1)
 		go func() { // ends when late returns
 			defer s.life.exit()
 			s.callLate(late, a)
 		}()
 	}}
-	s.inbound = engine.Set{Activity: &s.activity, MaxRequests: s.cfg.MaxRequests, MaxBytes: s.cfg.MaxBytes}
+	s.inbound = engine.Set{Activity: &s.activity, MaxRequests: s.cfg.Limits.Requests, MaxBytes: s.cfg.Limits.Bytes}
 	s.replies = mailbox.Mailbox[response]{
 		Handle: func(r response) { s.answer(s.life.ctx, r) }, Spawn: s.spawnBusy, MaxItems: maxReplies, MaxBytes: maxReplyBytes,
 	}
 	s.notices = mailbox.Mailbox[notice]{
-		Handle: s.notify, Spawn: s.spawnBusy, MaxItems: s.cfg.MaxNotifications, MaxBytes: s.cfg.MaxBytes,
+		Handle: s.notify, Spawn: s.spawnBusy, MaxItems: s.cfg.Limits.Notifications, MaxBytes: s.cfg.Limits.Bytes,
 	}
 	if c, ok := transport.As[mailbox.Conn](conn); ok {
 		requests, pending := c.Meters()
@@ -94,15 +96,15 @@ func newSession(conn transport.Conn, role Role, cfg *Config) *Session {
 		s.notices.Pause()
 	}
 	s.warnings.log = s.cfg.Logger
-	s.handler = wrap(s.base, s.cfg.Receiving)
-	s.sender = wrap(s.send, s.cfg.Sending)
-	if sender := s.sender; len(s.cfg.Sending) > 0 {
+	s.handler = wrap(s.base, s.cfg.Hooks.Receiving)
+	s.sender = wrap(s.send, s.cfg.Hooks.Sending)
+	if sender := s.sender; len(s.cfg.Hooks.Sending) > 0 {
 		s.sender = func(ctx context.Context, call *Call) (result json.RawMessage, err error) {
 			defer boundary.Catch(&err)
 			return sender(ctx, call)
 		}
 	}
-	return s
+	return s, invalid
 }
 
 // wrap returns f with its middleware, the first one outermost.
@@ -113,8 +115,14 @@ func wrap[F any, M ~func(F) F](f F, middleware []M) F {
 	return f
 }
 
-// start starts the goroutines of the session. They end with it.
-func (s *Session) start() {
+// start starts the goroutines of the session. They end with it. If the configuration is invalid,
+// start ends the session instead.
+func (s *Session) start(invalid error) {
+	if invalid != nil {
+		s.cfg.Logger.Error("invalid configuration", "error", invalid)
+		s.stop(invalid)
+		return
+	}
 	if c, ok := transport.As[ability.Owned](s.conn); ok {
 		c.Own(owner{s})
 	}
@@ -122,7 +130,7 @@ func (s *Session) start() {
 		s.life.work.Add(1)
 		go s.read()
 	}
-	if s.cfg.KeepAlive > 0 {
+	if s.cfg.Timeouts.KeepAlive > 0 {
 		s.life.work.Add(1)
 		go s.keepAlive()
 	}
@@ -149,7 +157,7 @@ func (s *Session) Revision() mcp.Revision { return s.handshake.current.Load().re
 func (s *Session) Client() *mcp.InitializeRequestParams { return s.handshake.current.Load().client }
 
 // Server returns the result of initialize, or nil before the handshake. It must not be changed. If
-// a lost session was replaced, Server returns the result for the new one; see [Config.Reopened]. In
+// a lost session was replaced, Server returns the result for the new one; see [Hooks].Reopened. In
 // a revision without sessions, it returns the latest result of server/discover, which Ping sends,
 // too.
 func (s *Session) Server() *mcp.InitializeResult { return s.handshake.current.Load().server }
@@ -365,7 +373,7 @@ func (s *Session) lost(err *transport.DeliveryError) {
 func (s *Session) peerDone() {
 	s.inbound.Refuse()
 	s.calls.close(fmt.Errorf("%w: %w", ErrClosed, io.EOF), ErrClosed)
-	ctx, cancel := context.WithTimeout(s.life.ctx, s.cfg.Grace)
+	ctx, cancel := context.WithTimeout(s.life.ctx, s.cfg.Timeouts.Grace)
 	s.life.work.Add(1)
 	go func() { // ends after the grace period, or with the session
 		defer s.life.exit()
@@ -433,11 +441,11 @@ func (s *Session) put(ctx context.Context, m transport.Message) (err error) {
 }
 
 // keepAlive pings the peer at intervals until the session ends, except while the peer is detached
-// or has not opened a session. If MaxMissedPings in a row are not answered, it replaces the session
+// or has not opened a session. If Limits.MissedPings in a row are not answered, it replaces the session
 // if the connection can reopen one, and otherwise ends it.
 func (s *Session) keepAlive() {
 	defer s.life.exit()
-	ticker := time.NewTicker(s.cfg.KeepAlive)
+	ticker := time.NewTicker(s.cfg.Timeouts.KeepAlive)
 	defer ticker.Stop()
 	missed, last := 0, uint32(0)
 	for {
@@ -454,15 +462,15 @@ func (s *Session) keepAlive() {
 			missed = 0
 			continue
 		}
-		err := s.With(Timeout(s.cfg.KeepAlive)).Ping(lazyctx.Unattended(s.life.ctx))
+		err := s.With(Timeout(s.cfg.Timeouts.KeepAlive)).Ping(lazyctx.Unattended(s.life.ctx))
 		if !errors.Is(err, ErrTimeout) || s.detached() {
 			missed = 0
 			continue
 		}
 		missed++
-		s.cfg.Logger.Warn("ping timed out", "timeout", s.cfg.KeepAlive, "missed", missed)
+		s.cfg.Logger.Warn("ping timed out", "timeout", s.cfg.Timeouts.KeepAlive, "missed", missed)
 		switch {
-		case missed < s.cfg.MaxMissedPings:
+		case missed < s.cfg.Limits.MissedPings:
 		case session == 0 || s.handshake.current.Load().phase != phaseReady:
 			s.stop(ErrUnresponsive)
 			return
@@ -475,7 +483,7 @@ func (s *Session) keepAlive() {
 // withoutSession reports whether the client has not opened a session, which it need not do to send
 // modern requests. Such a client does not answer requests.
 func (s *Session) withoutSession() bool {
-	return s.cfg.Responder != nil && s.handshake.isNew()
+	return s.cfg.Protocol.Responder != nil && s.handshake.isNew()
 }
 
 // detached reports whether the peer cannot receive pings now; see [ability.Detachable].

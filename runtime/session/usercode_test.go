@@ -163,16 +163,16 @@ func TestCallbackPanicsAreContained(t *testing.T) {
 		})
 		side.Config.Logger = log
 		c, _ := sessiontest.Pair(t, sessiontest.Side{Config: session.Config{
-			Logger:    log,
-			KeepAlive: time.Hour,
-			Sending: []session.SendMiddleware{func(next session.Sender) session.Sender {
+			Logger:   log,
+			Timeouts: session.Timeouts{KeepAlive: time.Hour},
+			Hooks: session.Hooks{Sending: []session.SendMiddleware{func(next session.Sender) session.Sender {
 				return func(ctx context.Context, call *session.Call) (json.RawMessage, error) {
 					if call.Method == "ping" || call.Method == "notifications/cancelled" {
 						panic("in Sending")
 					}
 					return next(ctx, call)
 				}
-			}},
+			}}},
 		}}, side)
 		if _, err := c.With(session.OnProgress(func(session.Progress) { panic("in OnProgress") })).Call(t.Context(), "x", nil); err != nil {
 			t.Error(err)

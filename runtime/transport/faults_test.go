@@ -58,7 +58,7 @@ func TestInvalidAnswerFailsCallOfClient(t *testing.T) {
 					}
 					return strings.ReplaceAll(fault.answer, "ID", m.ID.String())
 				})
-				s, err := session.Connect(t.Context(), conn, nil, &session.Config{Timeout: -1})
+				s, err := session.Connect(t.Context(), conn, nil, &session.Config{Timeouts: session.Timeouts{Request: -1}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -87,7 +87,9 @@ func dialStdio(_ *testing.T, answer func(string) string) transport.Conn {
 	return stdio.New(fromServer, toServer, stdio.Options{MaxMessage: maxMessage})
 }
 
-func clientOptions() httpclient.Options { return httpclient.Options{MaxMessage: maxMessage} }
+func clientOptions() httpclient.Options {
+	return httpclient.Options{Limits: httpclient.Limits{Message: maxMessage}}
+}
 
 func dialHTTP(t *testing.T, write func(http.ResponseWriter, *http.Request, string), answer func(string) string) transport.Conn {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -174,7 +176,7 @@ func TestInvalidAnswerFailsCallOfServer(t *testing.T) {
 					return nil, nil
 				}
 				c := open(t, func(conn transport.Conn) {
-					s := session.Serve(conn, &mcp.InitializeResult{}, &session.Config{Handler: handler, Timeout: -1})
+					s := session.Serve(conn, &mcp.InitializeResult{}, &session.Config{Handler: handler, Timeouts: session.Timeouts{Request: -1}})
 					t.Cleanup(func() { s.Close() })
 				})
 				c.send(`{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}}`)
@@ -256,7 +258,7 @@ func openHTTP(t *testing.T, serve func(transport.Conn)) *rawClient {
 }
 
 func openSSE(t *testing.T, serve func(transport.Conn)) *rawClient {
-	handler := sse.NewHandler(func(_ *http.Request, conn transport.Conn) { serve(conn) }, sse.HandlerOptions{MaxMessage: maxMessage})
+	handler := sse.NewHandler(func(_ *http.Request, conn transport.Conn) { serve(conn) }, sse.HandlerOptions{Limits: sse.Limits{Message: maxMessage}})
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	t.Cleanup(handler.Close)

@@ -60,7 +60,7 @@ func testClient(t *testing.T, conn transport.Conn) {
 	s, err := session.Connect(t.Context(), conn, &mcp.InitializeRequestParams{
 		Capabilities: mcp.ClientCapabilities{Sampling: &mcp.ClientCapabilitiesSampling{}},
 		ClientInfo:   mcp.Implementation{Name: "mcpwire", Version: "1"},
-	}, &session.Config{ProgressInterval: -1, Revisions: both, Handler: session.ClientHandler(h, h)})
+	}, &session.Config{Limits: session.Limits{ProgressInterval: -1}, Revisions: both, Handler: session.ClientHandler(h, h)})
 	if err != nil {
 		t.Fatal(err)
 	}

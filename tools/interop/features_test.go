@@ -309,21 +309,23 @@ func clientOptions(revisions []mcp.Revision, seen changes) (*client.Options, err
 		return nil, err
 	}
 	return &client.Options{
-		Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
-			content := map[string]form.Value{}
-			for name, value := range answers[f.Message] {
-				var err error
-				if content[name], err = form.Of(value); err != nil {
-					return nil, err
+		Input: client.Input{
+			Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
+				content := map[string]form.Value{}
+				for name, value := range answers[f.Message] {
+					var err error
+					if content[name], err = form.Of(value); err != nil {
+						return nil, err
+					}
 				}
-			}
-			return client.Accept(content), nil
+				return client.Accept(content), nil
+			},
+			Sample: func(context.Context, *client.SampleRequest) (*mcp.CreateMessageResult, error) {
+				return client.Say("m", clientModel), nil
+			},
+			Roots:     roots,
+			CheckRoot: func(context.Context, mcp.Root) error { return nil },
 		},
-		Sample: func(context.Context, *client.SampleRequest) (*mcp.CreateMessageResult, error) {
-			return client.Say("m", clientModel), nil
-		},
-		Roots:         roots,
-		CheckRoot:     func(context.Context, mcp.Root) error { return nil },
 		Notifications: watcher{changes: seen},
 		Session:       session.Config{Revisions: revisions},
 	}, nil

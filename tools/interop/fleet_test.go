@@ -61,7 +61,7 @@ func startFleetProcess(t *testing.T, servers *natstest.Cluster, name string, fro
 		Shared: server.Shared{Bus: jetstreamstore.NewBus(p.js.Conn(), "")}, Logger: slog.New(slog.DiscardHandler),
 		Tasks: task.Config{Store: store, Member: task.Member{Name: name, Lease: fleetLease}, Updates: task.Updates{Progress: -1}},
 	}
-	cfg.Session.ProgressInterval = -1
+	cfg.Session.Limits.ProgressInterval = -1
 	if front {
 		cfg.Tasks.Member.Tools = []string{}
 	}

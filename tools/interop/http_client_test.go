@@ -157,7 +157,7 @@ func overHTTP(t *testing.T, serverURL string, revisions []mcp.Revision, lacks []
 	s, err := session.Connect(ctx, c, &mcp.InitializeRequestParams{
 		Capabilities: mcp.ClientCapabilities{Sampling: &mcp.ClientCapabilitiesSampling{}},
 		ClientInfo:   mcp.Implementation{Name: "mcpwire", Version: "1"},
-	}, &session.Config{ProgressInterval: -1, Revisions: revisions, Handler: session.ClientHandler(&host{}, nil)})
+	}, &session.Config{Limits: session.Limits{ProgressInterval: -1}, Revisions: revisions, Handler: session.ClientHandler(&host{}, nil)})
 	if err != nil {
 		t.Fatal(err)
 	}

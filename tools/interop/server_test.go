@@ -29,7 +29,7 @@ func (t tools) serve(conn transport.Conn) error {
 		Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}, Logging: []byte(`{}`)},
 		ServerInfo:   mcp.Implementation{Name: "mcpwire", Version: "1"},
 		Instructions: new("Be nice."),
-	}, &session.Config{ProgressInterval: -1, Handler: session.ServerHandler(t, nil)})
+	}, &session.Config{Limits: session.Limits{ProgressInterval: -1}, Handler: session.ServerHandler(t, nil)})
 	return s.Wait()
 }
 

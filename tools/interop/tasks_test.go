@@ -28,7 +28,7 @@ func serveTasks(conn transport.Conn) error {
 	if err != nil {
 		return err
 	}
-	cfg := &session.Config{ProgressInterval: -1}
+	cfg := &session.Config{Limits: session.Limits{ProgressInterval: -1}}
 	cfg.Handler = session.ServerHandler(&jobs{tasks: requestor.Attach(cfg)}, nil)
 	receiver.Attach(cfg, receiver.Options{Manager: manager})
 	s := session.Serve(conn, &mcp.InitializeResult{
@@ -152,7 +152,7 @@ func TestClientWithTypeScriptTasks(t *testing.T) {
 
 func testClientWithTasks(t *testing.T, conn transport.Conn) {
 	u := &user{asked: make(chan string, 1), reported: make(chan struct{})}
-	cfg := &session.Config{ProgressInterval: -1, Handler: session.ClientHandler(u, nil)}
+	cfg := &session.Config{Limits: session.Limits{ProgressInterval: -1}, Handler: session.ClientHandler(u, nil)}
 	tasks := requestor.Attach(cfg)
 	manager, err := task.New(t.Context(), task.Config{Store: memory.New(), Updates: task.Updates{Poll: 50 * time.Millisecond}})
 	if err != nil {

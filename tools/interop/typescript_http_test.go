@@ -84,9 +84,9 @@ func TestClientSurvivesRestartOfTypeScriptServer(t *testing.T) {
 	t.Cleanup(front.Close)
 	reopened := make(chan bool, 10)
 	var o client.Options
-	o.HTTP.RetryDelay = time.Millisecond
+	o.HTTP.Retries.Delay = time.Millisecond
 	o.Session.Revisions = session.Revisions()
-	o.Session.Reopened = func(*mcp.InitializeResult) { reopened <- true }
+	o.Session.Hooks.Reopened = func(*mcp.InitializeResult) { reopened <- true }
 	c, err := client.Dial(ctx, front.URL, &o)
 	if err != nil {
 		t.Fatal(err)

@@ -310,7 +310,7 @@ func TestRecordBetweenAllTransports(t *testing.T) {
 			handles := make(chan *requestor.Handle[*mcp.CallToolResult], 1)
 			connect := func(name string) *client.Client {
 				o := &client.Options{Info: mcp.Implementation{Name: name, Version: "1"}, Session: session.Config{Revisions: session.Revisions()}}
-				o.Fill = func(ctx context.Context, _ *client.FormRequest) (*mcp.ElicitResult, error) {
+				o.Input.Fill = func(ctx context.Context, _ *client.FormRequest) (*mcp.ElicitResult, error) {
 					h := <-handles
 					if state, err := h.Refresh(ctx); err != nil || state.Status != mcp.TaskStatusInputRequired {
 						t.Errorf("during the input request the task is %s, %v", state.Status, err)

@@ -177,13 +177,13 @@ func (r *remote) dial(ctx context.Context, server string) (*client.Client, error
 		Session: session.Config{Revisions: session.Revisions()}, // its commands use tasks and subscriptions of sessions
 	}
 	if r.console.HasInput() { // without input the user cannot answer, so the client declares no elicitation
-		o.Fill, o.OpenURL = r.console.Fill, r.console.OpenURL
+		o.Input.Fill, o.Input.OpenURL = r.console.Fill, r.console.OpenURL
 	}
 	var err error
 	if o.HTTP.Header, err = r.headers.header(); err != nil {
 		return nil, err
 	}
-	if o.Roots, err = r.offeredRoots(); err != nil {
+	if o.Input.Roots, err = r.offeredRoots(); err != nil {
 		return nil, err
 	}
 	o.Session.Revisions = r.era.revisions()

@@ -199,8 +199,8 @@ func (x *sharing) httpTransport(t *mcp.StreamableClientTransport) (mcp.Transport
 		o := streamable.ClientOptions{NoListen: true, NoFallback: true}
 		hc.Transport = &joined.RoundTripper{Base: base, Session: s.ID(), Initialize: x.server()}
 		o.HTTP = &hc
-		if o.MaxMessage = own.MaxEventSize; o.MaxMessage < 0 { // no limit
-			o.MaxMessage = math.MaxInt32
+		if o.Limits.Message = own.MaxEventSize; o.Limits.Message < 0 { // no limit
+			o.Limits.Message = math.MaxInt32
 		}
 		if own.OAuthHandler != nil {
 			o.Auth = authorizer{own.OAuthHandler}

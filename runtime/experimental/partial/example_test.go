@@ -47,7 +47,7 @@ func library(ctx context.Context) *client.Client {
 		log.Fatal(err)
 	}
 	s := server.New("library", "1", &server.Config{
-		Session: session.Config{Receiving: []session.Middleware{inParts}},
+		Session: session.Config{Hooks: session.Hooks{Receiving: []session.Middleware{inParts}}},
 	})
 	chapters := []string{"Down the Rabbit-Hole", "The Pool of Tears", "A Caucus-Race"}
 	server.AddTool(s, "read", "", func(ctx context.Context, _ *server.Call, _ struct{}) (string, error) {

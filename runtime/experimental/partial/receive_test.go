@@ -83,7 +83,7 @@ func counter(t *testing.T, principal string, receiving ...session.Middleware) *s
 func counting(t *testing.T, principal string, receiving ...session.Middleware) *server.Server {
 	t.Helper()
 	s := server.New("counter", "1", &server.Config{
-		Session: session.Config{Principal: principal, Receiving: receiving},
+		Session: session.Config{Principal: principal, Hooks: session.Hooks{Receiving: receiving}},
 		Tasks:   task.Config{Store: store.New()},
 	})
 	t.Cleanup(func() { s.Close() })
@@ -331,7 +331,7 @@ func TestTokenExpiresAndEndsWithOperation(t *testing.T) {
 // empty, and the second one has the params. It calls second before the second part.
 func long(t *testing.T, second func(context.Context)) *session.Session {
 	c, _ := sessiontest.Pair(t, sessiontest.Side{}, sessiontest.Side{Config: session.Config{
-		Receiving: []session.Middleware{receive(t, partial.Config{})},
+		Hooks: session.Hooks{Receiving: []session.Middleware{receive(t, partial.Config{})}},
 		Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			part, ok := partial.PartFrom(ctx)
 			if !ok { // a notification

@@ -30,7 +30,7 @@ func CallInRounds(ctx context.Context, to jsonrpc.Caller, method string, params 
 		if !ok {
 			return result, round > 1, nil
 		}
-		if limit >= 0 && round > limit {
+		if limit > 0 && round > limit {
 			return nil, true, ErrRounds
 		}
 		again := &retry{params: params, state: required.State}

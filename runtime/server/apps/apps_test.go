@@ -55,7 +55,7 @@ func connect(t *testing.T, s *server.Server, extensions string, revisions ...mcp
 	t.Helper()
 	o := &client.Options{Session: session.Config{Revisions: revisions}}
 	if extensions != "" {
-		o.Capabilities.Extensions = json.RawMessage(extensions)
+		o.Features.Capabilities.Extensions = json.RawMessage(extensions)
 	}
 	return servertest.Connect(t, s, o)
 }

@@ -32,7 +32,7 @@ func Example() {
 			log.Fatal(err)
 		}
 		o := new(client.Options)
-		o.Capabilities.Extensions = json.RawMessage(extensions)
+		o.Features.Capabilities.Extensions = json.RawMessage(extensions)
 		c, err := client.Connect(ctx, clientConn, o)
 		if err != nil {
 			log.Fatal(err)

@@ -120,10 +120,10 @@ func TestLeaksFailTest(t *testing.T) {
 				s := server.New("s", "1", nil)
 				server.AddTool(s, "leak", "", tool(release))
 				r := &recorder{TB: t}
-				c := servertest.Connect(r, s, &client.Options{Sample: func(context.Context, *client.SampleRequest) (*mcp.CreateMessageResult, error) {
+				c := servertest.Connect(r, s, &client.Options{Input: client.Input{Sample: func(context.Context, *client.SampleRequest) (*mcp.CreateMessageResult, error) {
 					leak(release)
 					return nil, context.Canceled
-				}})
+				}}})
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				c.CallTool(ctx, "leak", nil)

@@ -100,8 +100,8 @@ func (s *Support) work(next session.Handler, req *session.Request) task.Work {
 // task, not with the request, and [session.PeerFrom] returns the requestor of the task, even after
 // it has reconnected.
 func Attach(cfg *session.Config, o Options) {
-	cfg.Receiving = append(cfg.Receiving, Middleware(o))
-	cfg.Sending = append(cfg.Sending, Relate)
+	cfg.Hooks.Receiving = append(cfg.Hooks.Receiving, Middleware(o))
+	cfg.Hooks.Sending = append(cfg.Hooks.Sending, Relate)
 }
 
 // Middleware returns the receiving middleware of [Attach]. It also serves requests that belong to no

@@ -123,7 +123,7 @@ func setup(t *testing.T, c config) *fixture {
 		return c.support[p.Name], nil
 	}})
 	client := sessiontest.Side{Client: mcp.ClientCapabilities{Elicitation: new(mcp.ClientCapabilitiesElicitation)}}
-	client.Config.Receiving = []session.Middleware{func(next session.Handler) session.Handler {
+	client.Config.Hooks.Receiving = []session.Middleware{func(next session.Handler) session.Handler {
 		return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			f.mu.Lock()
 			f.received = append(f.received, req.Method+" "+string(req.Params))
@@ -721,7 +721,7 @@ func TestStatusGoesToOneSession(t *testing.T) {
 		var others []string
 		var mu sync.Mutex
 		client := sessiontest.Side{}
-		client.Config.Receiving = []session.Middleware{func(next session.Handler) session.Handler {
+		client.Config.Hooks.Receiving = []session.Middleware{func(next session.Handler) session.Handler {
 			return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 				mu.Lock()
 				defer mu.Unlock()

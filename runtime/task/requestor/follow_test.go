@@ -491,7 +491,7 @@ func TestResultSendsRequestItself(t *testing.T) {
 	var stack string
 	var client sessiontest.Side
 	tasks := requestor.Attach(&client.Config)
-	client.Config.Sending = append(client.Config.Sending, func(next session.Sender) session.Sender {
+	client.Config.Hooks.Sending = append(client.Config.Hooks.Sending, func(next session.Sender) session.Sender {
 		return func(ctx context.Context, call *session.Call) (json.RawMessage, error) {
 			if call.Method == mcp.MethodTasksResult {
 				stack = string(debug.Stack())

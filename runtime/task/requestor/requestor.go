@@ -81,11 +81,11 @@ func AttachWith(cfg *session.Config, o Options) *Tasks {
 	if o.Respond == nil {
 		t.options.Respond = respond
 	}
-	if cfg.ExtensionMethods == nil {
-		cfg.ExtensionMethods = tasks.RevisionExtTasks.Has
+	if cfg.Protocol.ExtensionMethods == nil {
+		cfg.Protocol.ExtensionMethods = tasks.RevisionExtTasks.Has
 	}
-	cfg.Receiving = append(cfg.Receiving, t.receive)
-	cfg.Sending = append(cfg.Sending, relate)
+	cfg.Hooks.Receiving = append(cfg.Hooks.Receiving, t.receive)
+	cfg.Hooks.Sending = append(cfg.Hooks.Sending, relate)
 	return t
 }
 

@@ -95,7 +95,7 @@ func newServer(t *testing.T, handler session.Handler) *server {
 func (s *server) connect(answer session.Handler) (*requestor.Tasks, *session.Session) {
 	s.t.Helper()
 	side := sessiontest.Side{Server: mcp.ServerCapabilities{Tools: new(mcp.ServerCapabilitiesTools), Tasks: receiver.ServerCapabilities(true)}}
-	side.Config.Receiving = []session.Middleware{s.spy.middleware}
+	side.Config.Hooks.Receiving = []session.Middleware{s.spy.middleware}
 	side.Config.Handler = s.handler
 	receiver.Attach(&side.Config, receiver.Options{Manager: s.manager, Support: func(context.Context, *session.Request) (receiver.Support, error) {
 		return receiver.Support{Mode: mcp.TaskSupportOptional, Immediate: "working on it"}, nil
@@ -715,12 +715,12 @@ func TestUndeclaredTasksAreNotRequested(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var s spy
 			server := sessiontest.Side{Server: mcp.ServerCapabilities{Tools: new(mcp.ServerCapabilitiesTools)}}
-			server.Config.Receiving = []session.Middleware{s.middleware}
+			server.Config.Hooks.Receiving = []session.Middleware{s.middleware}
 			serverTasks := requestor.Attach(&server.Config)
 			client := sessiontest.Side{Client: mcp.ClientCapabilities{
 				Sampling: new(mcp.ClientCapabilitiesSampling), Elicitation: new(mcp.ClientCapabilitiesElicitation), Tasks: receiver.ClientCapabilities(false, sampling, !sampling),
 			}}
-			client.Config.Receiving = []session.Middleware{s.middleware}
+			client.Config.Hooks.Receiving = []session.Middleware{s.middleware}
 			clientTasks := requestor.Attach(&client.Config)
 			c, p := sessiontest.Pair(t, client, server)
 			_, toolErr := clientTasks.CallTool(t.Context(), c, render)

@@ -51,7 +51,7 @@ func TestToolSupportIsRespected(t *testing.T) {
 				if tt.declared {
 					side.Server.Tasks = receiver.ServerCapabilities(false)
 				}
-				side.Config.Receiving = []session.Middleware{s.middleware}
+				side.Config.Hooks.Receiving = []session.Middleware{s.middleware}
 				side.Config.Handler = func(context.Context, *session.Request) (codec.Encoder, error) { return text("done"), nil }
 				receiver.Attach(&side.Config, receiver.Options{Manager: m})
 				var client sessiontest.Side

@@ -3,7 +3,6 @@
 package httpclient
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,10 +10,11 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
-	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
-// Options configures a client over HTTP. The zero value means the defaults.
+// Options configures a client over HTTP. A number that is zero means the default, and a negative one
+// is an error of Dial that names the field.
 type Options struct {
 	// HTTP sends the requests. Its Timeout is ignored, because it would end streams; requests of
 	// the protocol have their own timeouts. If it has no CheckRedirect, redirects are followed only
@@ -39,67 +39,58 @@ type Options struct {
 	// redirect to another origin never gets the credentials.
 	Auth Authorizer
 
-	// MaxMessage is the maximum size in bytes of a received message; default
-	// [transport.DefaultMaxMessage].
-	MaxMessage int
-	// MaxQueue is the maximum size in bytes of pending messages; default
-	// [transport.DefaultMaxQueue].
-	MaxQueue int
-	// StallTimeout is how long the server may accept no pending message, and how long it may take
-	// to answer a request that resumes a stream; default [transport.DefaultStallTimeout].
-	StallTimeout time.Duration
-
-	// FlushTimeout is how long Close waits for the server to accept pending answers and
-	// notifications, and again for it to accept the end of the session; default one second.
-	FlushTimeout time.Duration
-
-	// RetryDelay is the delay before a broken connection is opened again. It doubles with each
-	// failure, up to MaxRetryDelay. The actual delay is a random value between half of it and all
-	// of it. The defaults are 500 milliseconds and 30 seconds.
-	//
-	// A server may ask for another delay, by the retry field of its events. It is at least 100
-	// milliseconds, or RetryDelay if that is shorter. The first attempt waits for that delay and up
-	// to a fifth more, and further attempts wait at least that long. Connections with events but
-	// without messages do not count as failures at first, because a server may ask to be polled.
-	// From the sixth in a row on, they count.
-	RetryDelay, MaxRetryDelay time.Duration
-
-	// MaxRetries is how many attempts in a row may fail to resume the stream of a request, to
-	// connect to send a message, or to send a message again that the server has rejected for now or
-	// may receive twice, before the message is lost. The default is 5; a negative
-	// value means no attempts. If a client of Streamable HTTP sends its first request, and the
-	// connection is refused, it makes no further attempts.
-	MaxRetries int
+	// Limits limit what the connection holds.
+	Limits Limits
+	// Timeouts limit how long the server may take.
+	Timeouts Timeouts
+	// Retries says when the client tries again.
+	Retries Retries
 
 	// Logger receives faults of streams that belong to no request. If it is nil, they are
 	// discarded.
 	Logger *slog.Logger
 }
 
-// defaultMaxRetries is the default of [Options.MaxRetries].
-const defaultMaxRetries = 5
+// Off is the value of a field that switches off what the field is about.
+const Off = boundary.None
 
-// WithDefaults returns a copy with defaults for unset limits. In the copy, a MaxRetries of 0 means
-// no attempts.
-func (o Options) WithDefaults() Options {
-	o.MaxMessage = positive(o.MaxMessage, transport.DefaultMaxMessage)
-	o.MaxQueue = positive(o.MaxQueue, transport.DefaultMaxQueue)
-	o.StallTimeout = positive(o.StallTimeout, transport.DefaultStallTimeout)
-	o.FlushTimeout = positive(o.FlushTimeout, time.Second)
-	o.RetryDelay = positive(o.RetryDelay, 500*time.Millisecond)
-	o.MaxRetryDelay = max(positive(o.MaxRetryDelay, 30*time.Second), o.RetryDelay)
-	o.MaxRetries = max(cmp.Or(o.MaxRetries, defaultMaxRetries), 0)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	return o
+// Limits is the part of [Options] that limits what a connection holds.
+type Limits struct {
+	// Message is the maximum size in bytes of a received message. The default is 16 MiB.
+	Message int
+	// Queue is the maximum size in bytes of pending messages. The default is 4 MiB.
+	Queue int
 }
 
-func positive[T int | time.Duration](value, def T) T {
-	if value > 0 {
-		return value
-	}
-	return def
+// Timeouts is the part of [Options] that limits how long the server may take.
+type Timeouts struct {
+	// Stall is how long the server may accept no pending message, and how long it may take to answer
+	// a request that resumes a stream. The default is 30 seconds.
+	Stall time.Duration
+	// Flush is how long Close waits for the server to accept pending answers and notifications, and
+	// again for it to accept the end of the session. The default is a second.
+	Flush time.Duration
+}
+
+// Retries is the part of [Options] that says when a client tries again.
+type Retries struct {
+	// Delay is the delay before a broken connection is opened again. It doubles with each
+	// failure, up to MaxDelay. The actual delay is a random value between half of it and all
+	// of it. The defaults are 500 milliseconds and 30 seconds.
+	//
+	// A server may ask for another delay, by the retry field of its events. It is at least 100
+	// milliseconds, or Delay if that is shorter. The first attempt waits for that delay and up
+	// to a fifth more, and further attempts wait at least that long. Connections with events but
+	// without messages do not count as failures at first, because a server may ask to be polled.
+	// From the sixth in a row on, they count.
+	Delay, MaxDelay time.Duration
+
+	// Max is how many attempts in a row may fail to resume the stream of a request, to connect to
+	// send a message, or to send a message again that the server has rejected for now or may receive
+	// twice, before the message is lost. The default is 5; [Off] means no attempts. If a client of
+	// Streamable HTTP sends its first request, and the connection is refused, it makes no further
+	// attempts.
+	Max int
 }
 
 // StatusError is returned if the server has rejected an HTTP request by its status.

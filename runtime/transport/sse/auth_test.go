@@ -50,12 +50,12 @@ func newProtected(t *testing.T) *protected {
 	h := &protected{conns: make(chan transport.Conn, 10)}
 	h.Handler = sse.NewHandler(func(_ *http.Request, c transport.Conn) { h.conns <- c }, sse.HandlerOptions{
 		Auth: p, KeepAlive: 1000 * time.Hour,
-		RequiredScopes: func(_ context.Context, method string, _ []byte) []string {
+		Access: sse.Access{RequiredScopes: func(_ context.Context, method string, _ []byte) []string {
 			if method == "write" {
 				return []string{"write"}
 			}
 			return nil
-		},
+		}},
 	})
 	return h
 }

@@ -126,7 +126,7 @@ func (c *client) open(ctx context.Context, cancel context.CancelCauseFunc, messa
 		cancel(nil)
 		return nil, err
 	}
-	s := &stream{Reader: eventstream.NewReader(resp.Body, c.end.Options.MaxMessage), resp: resp, cancel: cancel, done: make(chan struct{})}
+	s := &stream{Reader: eventstream.NewReader(resp.Body, c.end.Options.Limits.Message), resp: resp, cancel: cancel, done: make(chan struct{})}
 	if s.post, err = s.endpoint(); err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
@@ -250,7 +250,7 @@ func (c *client) Reopen(ctx context.Context) (session uint32, err error) {
 func (c *client) openWithTimeout(ctx context.Context) (*stream, error) {
 	clock := new(lazyctx.Clock)
 	life, cancel := c.end.Detach(lazyctx.WithClock(context.Background(), clock))
-	stop := clock.AfterFunc(c.end.Options.StallTimeout, func() { cancel(transport.ErrStalled) })
+	stop := clock.AfterFunc(c.end.Options.Timeouts.Stall, func() { cancel(transport.ErrStalled) })
 	defer stop()
 	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
 	return c.open(life, cancel, "")
@@ -365,7 +365,7 @@ func (c *client) Write(ctx context.Context, m transport.Message) error {
 		done()
 		return err
 	}
-	go func() { // ends with ctx, or after StallTimeout; Close waits for it
+	go func() { // ends with ctx, or after Timeouts.Stall; Close waits for it
 		defer done()
 		defer releaseRoom(len(m.Text))
 		defer close(w.done)
@@ -547,7 +547,7 @@ func (c *client) send(values context.Context, w *outgoing) error {
 			}
 			return nil
 		}
-		if httpcore.Unreached(err) && failures < c.end.Options.MaxRetries && httpcore.Sleep(ctx, c.end.Backoff(0, failures)) && c.isOpen(w.stream) {
+		if httpcore.Unreached(err) && failures < c.end.Options.Retries.Max && httpcore.Sleep(ctx, c.end.Backoff(0, failures)) && c.isOpen(w.stream) {
 			continue
 		}
 		if c.end.CountStall(err) {
@@ -586,7 +586,7 @@ func (c *client) reportRejected(w *outgoing, resp *http.Response) {
 	w.stream.cancel(lost) // ends the stream
 }
 
-// Close ends the connection. It waits up to FlushTimeout for pending messages to be sent.
+// Close ends the connection. It waits up to Timeouts.Flush for pending messages to be sent.
 func (c *client) Close() error {
 	c.close()
 	return nil

@@ -175,7 +175,7 @@ func TestOverlongAnswerFailsItsCall(t *testing.T) {
 		})
 		server := httptest.NewServer(mux)
 		t.Cleanup(server.Close)
-		c := dial(t, server.URL+"/sse", httpclient.Options{MaxMessage: 5000})
+		c := dial(t, server.URL+"/sse", httpclient.Options{Limits: httpclient.Limits{Message: 5000}})
 		if err := c.Write(t.Context(), transport.Message{Text: []byte(`{"jsonrpc":"2.0","id":7,"method":"x"}`)}); err != nil {
 			t.Error(err)
 		}
@@ -205,7 +205,7 @@ func TestClientRepeatsInitializedUntilAccepted(t *testing.T) {
 			taken <- true
 		}
 	})
-	c := dial(t, u, httpclient.Options{RetryDelay: time.Millisecond, MaxRetryDelay: time.Millisecond})
+	c := dial(t, u, httpclient.Options{Retries: httpclient.Retries{Delay: time.Millisecond, MaxDelay: time.Millisecond}})
 	if err := c.Write(t.Context(), transport.Message{Text: []byte(ready)}); err != nil {
 		t.Error(err)
 	}

@@ -51,8 +51,8 @@ type conn struct {
 func newConn(principal string, o HandlerOptions) *conn {
 	c := &conn{
 		principal: principal, o: o,
-		in:    queue.New(o.MaxQueue, o.StallTimeout),
-		out:   queue.New(o.MaxQueue, o.StallTimeout),
+		in:    queue.New(o.Limits.Queue, o.Timeouts.Stall),
+		out:   queue.New(o.Limits.Queue, o.Timeouts.Stall),
 		ended: make(chan struct{}), served: make(chan struct{}),
 	}
 	c.life, c.stop = context.WithCancel(context.Background())
@@ -165,7 +165,7 @@ func (c *conn) startServing() bool {
 	}
 }
 
-// Close ends the connection after pending messages were sent or FlushTimeout has passed. It does not
+// Close ends the connection after pending messages were sent or Timeouts.Flush has passed. It does not
 // wait for a stream that is not served yet: the function that opens the connection may call it.
 func (c *conn) Close() error {
 	c.mu.Lock()
@@ -177,7 +177,7 @@ func (c *conn) Close() error {
 		c.stop()
 		return nil
 	}
-	timer := time.NewTimer(c.o.FlushTimeout)
+	timer := time.NewTimer(c.o.Timeouts.Flush)
 	defer timer.Stop()
 	select {
 	case <-c.served:
@@ -275,13 +275,13 @@ func (c *conn) interruptBy(rc *http.ResponseController) (stop func()) {
 // maxBuffer is the size of the buffer that a stream keeps between writes, and of one write.
 const maxBuffer = 64 << 10
 
-// writeOut writes and flushes text. It fails if the client accepts no bytes for StallTimeout, or
+// writeOut writes and flushes text. It fails if the client accepts no bytes for Timeouts.Stall, or
 // when the stream must end.
 func (c *conn) writeOut(w http.ResponseWriter, rc *http.ResponseController, text []byte) error {
 	// HTTP/2 resets a stream whose deadline passes, even if nothing is being written.
 	defer rc.SetWriteDeadline(time.Time{})
 	for part := range slices.Chunk(text, maxBuffer) {
-		rc.SetWriteDeadline(time.Now().Add(c.o.StallTimeout)) // not all writers support deadlines
+		rc.SetWriteDeadline(time.Now().Add(c.o.Timeouts.Stall)) // not all writers support deadlines
 		if c.life.Err() != nil {
 			rc.SetWriteDeadline(time.Now())
 		}

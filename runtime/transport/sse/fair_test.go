@@ -23,11 +23,11 @@ import (
 // Neither one principal nor one network of clients without a principal can take all connections.
 func TestStreamsOfOneClientAreLimited(t *testing.T) {
 	for name, o := range map[string]sse.HandlerOptions{
-		"principals": {Principal: func(r *http.Request) (string, error) { return r.Header.Get("X-From"), nil }},
-		"networks":   {ClientAddress: func(r *http.Request) netip.Addr { return netip.MustParseAddr(r.Header.Get("X-From")) }},
+		"principals": {Access: sse.Access{Principal: func(r *http.Request) (string, error) { return r.Header.Get("X-From"), nil }}},
+		"networks":   {Access: sse.Access{ClientAddress: func(r *http.Request) netip.Addr { return netip.MustParseAddr(r.Header.Get("X-From")) }}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o.MaxStreams = 3 // the default of MaxStreamsPerPrincipal is half of it
+			o.Limits.Streams = 3 // the default of MaxStreamsPerPrincipal is half of it
 			u, _, conns := start(t, o)
 			for _, test := range []struct {
 				from string
@@ -46,8 +46,8 @@ func TestStreamsOfOneClientAreLimited(t *testing.T) {
 // The messages that a principal is sending to all of its connections have a limit together.
 func TestServerLimitsIncompleteMessagesOfAllConnections(t *testing.T) {
 	u, h, _ := start(t, sse.HandlerOptions{
-		MaxMessage: 300 << 10,
-		Principal:  func(r *http.Request) (string, error) { return r.Header.Get("X-From"), nil },
+		Limits: sse.Limits{Message: 300 << 10},
+		Access: sse.Access{Principal: func(r *http.Request) (string, error) { return r.Header.Get("X-From"), nil }},
 	})
 	endpoint := func(from string) string {
 		_, next := open(t, u, "X-From", from)
@@ -84,8 +84,8 @@ func TestServerLimitsIncompleteMessagesOfAllConnections(t *testing.T) {
 // If a principal is sending very many messages at once, their first bytes count, too.
 func TestServerLimitsShortIncompleteMessages(t *testing.T) {
 	u, h, _ := start(t, sse.HandlerOptions{
-		MaxMessage: 50 << 10, MaxStreamsPerPrincipal: 2,
-		Principal: func(r *http.Request) (string, error) { return r.Header.Get("X-From"), nil },
+		Limits: sse.Limits{Message: 50 << 10, StreamsPerPrincipal: 2},
+		Access: sse.Access{Principal: func(r *http.Request) (string, error) { return r.Header.Get("X-From"), nil }},
 	})
 	endpoint := func(from string) string {
 		_, next := open(t, u, "X-From", from)
@@ -134,11 +134,11 @@ func TestServerLimitsRequestsOfAllConnections(t *testing.T) {
 		o    sse.HandlerOptions
 		fill int // number of calls that have room, on two connections
 	}{
-		"principal": {sse.HandlerOptions{Principal: func(r *http.Request) (string, error) { return r.Header.Get("X-From"), nil }}, 6},
-		"network":   {sse.HandlerOptions{ClientAddress: func(r *http.Request) netip.Addr { return netip.MustParseAddr(r.Header.Get("X-From")) }}, 4},
+		"principal": {sse.HandlerOptions{Access: sse.Access{Principal: func(r *http.Request) (string, error) { return r.Header.Get("X-From"), nil }}}, 6},
+		"network":   {sse.HandlerOptions{Access: sse.Access{ClientAddress: func(r *http.Request) netip.Addr { return netip.MustParseAddr(r.Header.Get("X-From")) }}}, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
-			test.o.MaxMessage, test.o.MaxStreamsPerPrincipal = 100<<10, 10
+			test.o.Limits.Message, test.o.Limits.StreamsPerPrincipal = 100<<10, 10
 			u, _, conns := start(t, test.o)
 			started, release := make(chan struct{}, 100), make(chan struct{})
 			id := 0

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -26,17 +27,37 @@ import (
 // HandlerOptions configures a server. The zero value means the defaults, which are safe for a
 // server on the loopback interface.
 type HandlerOptions struct {
-	// Origins are the origins of web pages on other sites that may use the server; "*" allows all.
-	// Hosts are the host names of the server, without a port. If there are none, requests over a
-	// loopback address must use a loopback name, and others may use any.
-	Origins, Hosts []string
-
 	// Auth authorizes requests. It answers those without valid credentials, and with too few scopes.
 	// The context of a message has its identity, see [auth.FromContext], and its principal. Its
 	// header has no fields with credentials: Authorization, Proxy-Authorization and DPoP. A
 	// connection ends when its token expires or is revoked, unless a message with a token that is
 	// valid for longer was posted to it. Nil admits all requests.
 	Auth *auth.Protector
+
+	// Access decides which requests are accepted, in addition to Auth.
+	Access Access
+
+	// Endpoint is the URL to which clients post, without a query. The Handler must be mounted
+	// there, too. A relative URL is resolved against that of the stream. The default is the URL of
+	// the stream.
+	Endpoint string
+
+	// KeepAlive is the interval between comments on an idle stream. They prevent proxies from
+	// closing it. The default is 30 seconds.
+	KeepAlive time.Duration
+
+	// Limits limit the work and the memory that clients can cause.
+	Limits Limits
+	// Timeouts limit how long something may take.
+	Timeouts Timeouts
+}
+
+// Access are the options of a [Handler] that decide which requests it accepts, in addition to Auth.
+type Access struct {
+	// Origins are the origins of web pages on other sites that may use the server; "*" allows all.
+	// Hosts are the host names of the server, without a port. If there are none, requests over a
+	// loopback address must use a loopback name, and others may use any.
+	Origins, Hosts []string
 
 	// RequiredScopes returns the scopes that a message needs, in addition to those of Auth. Without
 	// them, the POST is answered with status 403 and a challenge that names all scopes. It must not
@@ -51,62 +72,69 @@ type HandlerOptions struct {
 	Principal func(*http.Request) (string, error)
 
 	// ClientAddress returns the address of the client of a request, whose network counts for
-	// MaxStreamsPerPrincipal if the request has no principal. It is that of
-	// [streamable.HandlerOptions].
+	// Limits.StreamsPerPrincipal if the request has no principal. It is that of [streamable.Access].
 	//
-	// [streamable.HandlerOptions]: https://pkg.go.dev/github.com/mcpwire/mcpwire/runtime/transport/streamable#HandlerOptions
+	// [streamable.Access]: https://pkg.go.dev/github.com/mcpwire/mcpwire/runtime/transport/streamable#Access
 	ClientAddress func(*http.Request) netip.Addr
-
-	// Endpoint is the URL to which clients post, without a query. The Handler must be mounted
-	// there, too. A relative URL is resolved against that of the stream. The default is the URL of
-	// the stream.
-	Endpoint string
-
-	// MaxStreams is the maximum number of connections. The default is 10000. MaxStreamsPerPrincipal
-	// is that of one principal, or of one network of clients without a principal, for which it is
-	// at most half of MaxStreams. The default is 1000, or half of MaxStreams if that is less.
-	// Without principals, clients whose network is unknown may have MaxStreams.
-	MaxStreams, MaxStreamsPerPrincipal int
-	// MaxMessage is the maximum size in bytes of a received message. It is also a quarter of three
-	// limits for all connections of one principal: of the messages that are being received or wait
-	// for room in MaxQueue, apart from the first 64 KiB of each; of the messages that are being
-	// served or wait for a handler, each of which counts 4 KiB more, as many as
-	// MaxStreamsPerPrincipal in addition to the limit; and of the messages that wait for their
-	// clients to read. The last two do not count the first 64 KiB of each connection. A message
-	// above its limit is rejected, and a notification that waits for a handler is dropped. An answer is replaced by an error; other messages of the server wait.
-	// One network of clients without a principal has half of these limits, and all networks together
-	// have as much as one principal. The default is [transport.DefaultMaxMessage].
-	MaxMessage int
-	// MaxQueue is the maximum size in bytes of pending messages, in each direction of a
-	// connection; default [transport.DefaultMaxQueue].
-	MaxQueue int
-	// StallTimeout is how long a client may accept no data, and how long the session may read no
-	// message; default [transport.DefaultStallTimeout]. Over HTTP/2, set HTTP2.WriteByteTimeout of
-	// the [http.Server], too: a connection that accepts no data is closed by that timeout alone.
-	StallTimeout time.Duration
-	// FlushTimeout is how long closing a connection waits for the client to read; default one
-	// second.
-	FlushTimeout time.Duration
-
-	// KeepAlive is the interval between comments on an idle stream. They prevent proxies from
-	// closing it. The default is 30 seconds.
-	KeepAlive time.Duration
 }
 
-func (o HandlerOptions) withDefaults() HandlerOptions {
-	o.MaxStreams = cmp.Or(max(o.MaxStreams, 0), 10000)
-	o.MaxStreamsPerPrincipal = min(cmp.Or(max(o.MaxStreamsPerPrincipal, 0), min(1000, (o.MaxStreams+1)/2)), o.MaxStreams)
-	o.MaxMessage = cmp.Or(max(o.MaxMessage, 0), transport.DefaultMaxMessage)
-	o.MaxQueue = cmp.Or(max(o.MaxQueue, 0), transport.DefaultMaxQueue)
-	o.StallTimeout = cmp.Or(max(o.StallTimeout, 0), transport.DefaultStallTimeout)
-	o.FlushTimeout = cmp.Or(max(o.FlushTimeout, 0), time.Second)
-	o.KeepAlive = cmp.Or(max(o.KeepAlive, 0), 30*time.Second)
-	return o
+// Limits are the options of a [Handler] that limit the work and the memory that clients can cause.
+type Limits struct {
+	// Streams is the maximum number of connections. The default is 10000. StreamsPerPrincipal
+	// is that of one principal, or of one network of clients without a principal, for which it is
+	// at most half of Streams. The default is 1000, or half of Streams if that is less.
+	// Without principals, clients whose network is unknown may have Streams.
+	Streams, StreamsPerPrincipal int
+
+	// Message is the maximum size in bytes of a received message. It is also a quarter of three
+	// limits for all connections of one principal: of the messages that are being received or wait
+	// for room in Queue, apart from the first 64 KiB of each; of the messages that are being
+	// served or wait for a handler, each of which counts 4 KiB more, as many as
+	// StreamsPerPrincipal in addition to the limit; and of the messages that wait for their
+	// clients to read. The last two do not count the first 64 KiB of each connection. A message
+	// above its limit is rejected, and a notification that waits for a handler is dropped. An answer
+	// is replaced by an error; other messages of the server wait. One network of clients without a
+	// principal has half of these limits, and all networks together have as much as one principal.
+	// The default is [transport.DefaultMaxMessage].
+	Message int
+
+	// Queue is the maximum size in bytes of pending messages, in each direction of a connection. The
+	// default is [transport.DefaultMaxQueue].
+	Queue int
+}
+
+// Timeouts are the options of a [Handler] that limit how long something may take.
+type Timeouts struct {
+	// Stall is how long a client may accept no data, and how long the session may read no message.
+	// The default is [transport.Defaul Timeouts.Stall]. Over HTTP/2, set HTTP2.WriteByteTimeout of the
+	// [http.Server], too: a connection that accepts no data is closed by that timeout alone.
+	Stall time.Duration
+
+	// Flush is how long closing a connection waits for the client to read. The default is a second.
+	Flush time.Duration
+}
+
+// Check returns an error that names every number of the options that is invalid, or nil. A
+// [Handler] takes the default for them, and logs the error.
+func (o HandlerOptions) Check() error { return o.complete() }
+
+// complete sets the defaults of all numbers, and returns an error that names the invalid ones.
+func (o *HandlerOptions) complete() error {
+	faults := boundary.Faults{Package: "sse"}
+	boundary.Default(&faults, "Limits.Streams", &o.Limits.Streams, 10000)
+	boundary.Default(&faults, "Limits.StreamsPerPrincipal", &o.Limits.StreamsPerPrincipal, min(1000, (o.Limits.Streams+1)/2))
+	o.Limits.StreamsPerPrincipal = min(o.Limits.StreamsPerPrincipal, o.Limits.Streams)
+	boundary.Default(&faults, "Limits.Message", &o.Limits.Message, transport.DefaultMaxMessage)
+	boundary.Default(&faults, "Limits.Queue", &o.Limits.Queue, transport.DefaultMaxQueue)
+	boundary.Default(&faults, "Timeouts.Stall", &o.Timeouts.Stall, transport.DefaultStallTimeout)
+	boundary.Default(&faults, "Timeouts.Flush", &o.Timeouts.Flush, time.Second)
+	boundary.Default(&faults, "KeepAlive", &o.KeepAlive, 30*time.Second)
+	return faults.Err()
 }
 
 // maxServed is how many bytes of the messages of one principal may be served or wait for a handler.
 func (o *HandlerOptions) maxServed() int {
-	return guard.MaxBodies*o.MaxMessage + o.MaxStreamsPerPrincipal*mailbox.Overhead
+	return guard.MaxBodies*o.Limits.Message + o.Limits.StreamsPerPrincipal*mailbox.Overhead
 }
 
 // Handler is an [http.Handler] that serves the transport. A GET opens a connection, and a POST with
@@ -138,12 +166,14 @@ type usage struct {
 // NewHandler returns a Handler. open is called for each new connection with the request that has
 // opened it. It owns the connection and must return at once, as session.Serve does.
 func NewHandler(open func(r *http.Request, conn transport.Conn), o HandlerOptions) *Handler {
-	o = o.withDefaults()
+	if err := o.complete(); err != nil {
+		slog.Error("invalid options", "error", err)
+	}
 	return &Handler{
 		open: open, o: o, strangers: o.newUsage(""),
 		gate: guard.Guard{
-			Origins: o.Origins, Hosts: o.Hosts, Methods: "GET, POST",
-			Auth: o.Auth, RequiredScopes: o.RequiredScopes, Principal: o.Principal, ClientAddress: o.ClientAddress,
+			Origins: o.Access.Origins, Hosts: o.Access.Hosts, Methods: "GET, POST",
+			Auth: o.Auth, RequiredScopes: o.Access.RequiredScopes, Principal: o.Access.Principal, ClientAddress: o.Access.ClientAddress,
 		},
 		conns:    map[string]*conn{},
 		accounts: map[string]*usage{},
@@ -155,7 +185,7 @@ const sessionKey = "sessionId"
 
 // ServeHTTP serves a stream or receives a message.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	guard.LimitBody(w, r, h.o.StallTimeout)
+	guard.LimitBody(w, r, h.o.Timeouts.Stall)
 	ctx, ok := h.gate.Admit(w, r)
 	if !ok {
 		return
@@ -240,10 +270,10 @@ func (h *Handler) receive(ctx context.Context, w http.ResponseWriter, r *http.Re
 	defer h.leave(c.account)
 	share := &guard.Share{Room: c.account.bodies, Free: free, Code: engine.CodeOverloaded}
 	defer share.Release() // after the message has waited for room in the queue
-	text, ok := guard.ReadBody(w, r, h.o.MaxMessage, h.o.StallTimeout, share)
+	text, ok := guard.ReadBody(w, r, h.o.Limits.Message, h.o.Timeouts.Stall, share)
 	if !ok {
 		share.Release() // text is short
-		if fail, ok := guard.FailUnread(text, h.o.MaxMessage, share); ok {
+		if fail, ok := guard.FailUnread(text, h.o.Limits.Message, share); ok {
 			c.in.Put(r.Context(), fail) // fails only if the connection ends
 		}
 		return
@@ -271,7 +301,7 @@ func (h *Handler) receive(ctx context.Context, w http.ResponseWriter, r *http.Re
 // its text has returned. If it does not, permits has written the response.
 func (h *Handler) permits(ctx context.Context, w http.ResponseWriter, m *jsonrpc.Message, err error, text []byte) bool {
 	switch {
-	case h.o.Auth == nil || h.o.RequiredScopes == nil:
+	case h.o.Auth == nil || h.o.Access.RequiredScopes == nil:
 		return true
 	case err == nil:
 		id := m.ID
@@ -318,18 +348,18 @@ func refuse(w http.ResponseWriter, err error) {
 func (h *Handler) add(id, key string, c *conn) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	limit := h.o.MaxStreamsPerPrincipal
+	limit := h.o.Limits.StreamsPerPrincipal
 	switch {
 	case key == "" && !h.gate.HasPrincipals():
-		limit = h.o.MaxStreams
+		limit = h.o.Limits.Streams
 	case h.gate.IsNetwork(key): // leaves room for others
-		limit = min(limit, (h.o.MaxStreams+1)/2)
+		limit = min(limit, (h.o.Limits.Streams+1)/2)
 	}
 	a := h.accounts[key]
 	switch {
 	case h.closed:
 		return errClosed
-	case len(h.conns) >= h.o.MaxStreams || a != nil && a.conns >= limit:
+	case len(h.conns) >= h.o.Limits.Streams || a != nil && a.conns >= limit:
 		return errTooMany
 	case a == nil:
 		a = h.newUsage(key)
@@ -345,7 +375,7 @@ func (h *Handler) add(id, key string, c *conn) error {
 // newUsage returns the usage of an account that has no connections yet.
 func (h *Handler) newUsage(key string) *usage {
 	if all := h.strangers; h.gate.IsNetwork(key) { // the number of networks is not limited
-		size := guard.MaxBodies * h.o.MaxMessage
+		size := guard.MaxBodies * h.o.Limits.Message
 		return &usage{key: key, bodies: all.bodies.Part(size / 2), requests: all.requests.Part(h.o.maxServed() / 2), unread: all.unread.Part(size / 2)}
 	}
 	return h.o.newUsage(key)
@@ -353,7 +383,7 @@ func (h *Handler) newUsage(key string) *usage {
 
 // newUsage returns the usage of a principal that has no connections yet.
 func (o *HandlerOptions) newUsage(key string) *usage {
-	size := guard.MaxBodies * o.MaxMessage
+	size := guard.MaxBodies * o.Limits.Message
 	return &usage{key: key, bodies: guard.NewRoom(size), requests: guard.NewRoom(o.maxServed()), unread: guard.NewRoom(size)}
 }
 
@@ -376,7 +406,7 @@ func (h *Handler) find(id, principal string) (c *conn, free int64) {
 	if c == nil || c.principal != principal {
 		return nil, 0
 	}
-	if c.account.users++; c.account.users > 2*h.o.MaxStreamsPerPrincipal {
+	if c.account.users++; c.account.users > 2*h.o.Limits.StreamsPerPrincipal {
 		return c, 0
 	}
 	return c, freeBytes
@@ -403,7 +433,7 @@ func (h *Handler) Close() {
 	h.mu.Unlock()
 	var group sync.WaitGroup
 	for _, c := range conns {
-		group.Go(func() { c.Close() }) // ends after FlushTimeout at the latest
+		group.Go(func() { c.Close() }) // ends after Timeouts.Flush at the latest
 	}
 	group.Wait()
 }

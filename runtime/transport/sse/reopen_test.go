@@ -104,13 +104,13 @@ func (g blockingClient) ListRoots(ctx context.Context, _ *mcp.RequestParams) (*m
 func (s *testServer) connect(t *testing.T, g blockingClient) (c *session.Session, server *session.Session, reopened chan string) {
 	t.Helper()
 	reopened = make(chan string, 10)
-	o := httpclient.Options{RetryDelay: time.Millisecond, MaxRetryDelay: 10 * time.Millisecond}
+	o := httpclient.Options{Retries: httpclient.Retries{Delay: time.Millisecond, MaxDelay: 10 * time.Millisecond}}
 	c, err := session.Connect(t.Context(), dial(t, s.url, o), &mcp.InitializeRequestParams{
 		ClientInfo:   mcp.Implementation{Name: "test client", Version: "1"},
 		Capabilities: mcp.ClientCapabilities{Roots: &mcp.ClientCapabilitiesRoots{}},
 	}, &session.Config{
-		Handler:  session.ClientHandler(g, nil),
-		Reopened: func(result *mcp.InitializeResult) { reopened <- result.ServerInfo.Name },
+		Handler: session.ClientHandler(g, nil),
+		Hooks:   session.Hooks{Reopened: func(result *mcp.InitializeResult) { reopened <- result.ServerInfo.Name }},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -168,7 +168,7 @@ func TestClientReopensAfterBrokenStream(t *testing.T) {
 // continue on the same connection. A message of the lost session is not sent.
 func TestClientReportsLostSessionAndReopens(t *testing.T) {
 	s := startTestServer(t)
-	c := dial(t, s.url, httpclient.Options{RetryDelay: time.Millisecond})
+	c := dial(t, s.url, httpclient.Options{Retries: httpclient.Retries{Delay: time.Millisecond}})
 	write := func(text string) {
 		t.Helper()
 		if err := c.Write(t.Context(), transport.Message{Text: []byte(text)}); err != nil {

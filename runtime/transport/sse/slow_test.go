@@ -43,13 +43,13 @@ func (w *slowWriter) Write(b []byte) (int, error) {
 	return w.ResponseRecorder.Write(b)
 }
 
-// A message that takes longer than StallTimeout to send is not a stall while bytes are accepted.
+// A message that takes longer than Timeouts.Stall to send is not a stall while bytes are accepted.
 // Later messages wait for it.
 func TestSlowStreamReceivesAllMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conns := make(chan transport.Conn, 1)
 		h := sse.NewHandler(func(_ *http.Request, c transport.Conn) { conns <- c },
-			sse.HandlerOptions{StallTimeout: 5 * time.Second, MaxQueue: 1000, KeepAlive: time.Hour, FlushTimeout: time.Hour})
+			sse.HandlerOptions{Timeouts: sse.Timeouts{Stall: 5 * time.Second, Flush: time.Hour}, Limits: sse.Limits{Queue: 1000}, KeepAlive: time.Hour})
 		w := &slowWriter{ResponseRecorder: httptest.NewRecorder(), rate: 20 << 10}
 		done := make(chan struct{})
 		go func() { // ends with Close
@@ -117,8 +117,8 @@ func TestServerLimitsUnreadAnswersOfAllConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conns := make(chan transport.Conn, 1)
 		h := sse.NewHandler(func(_ *http.Request, c transport.Conn) { conns <- c }, sse.HandlerOptions{
-			MaxMessage: 50 << 10, StallTimeout: time.Minute, KeepAlive: time.Hour,
-			Principal: func(r *http.Request) (string, error) { return r.Header.Get("X-From"), nil },
+			Limits: sse.Limits{Message: 50 << 10}, Timeouts: sse.Timeouts{Stall: time.Minute}, KeepAlive: time.Hour,
+			Access: sse.Access{Principal: func(r *http.Request) (string, error) { return r.Header.Get("X-From"), nil }},
 		})
 		var serving sync.WaitGroup
 		type connection struct {
@@ -197,7 +197,7 @@ func TestNotificationsWaitWhileTheRoomIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conns := make(chan transport.Conn, 1)
 		h := sse.NewHandler(func(_ *http.Request, c transport.Conn) { conns <- c }, sse.HandlerOptions{
-			MaxMessage: 50 << 10, StallTimeout: time.Minute, KeepAlive: time.Hour,
+			Limits: sse.Limits{Message: 50 << 10}, Timeouts: sse.Timeouts{Stall: time.Minute}, KeepAlive: time.Hour,
 		})
 		var serving sync.WaitGroup
 		connect := func() (transport.Conn, *slowWriter) {
@@ -262,7 +262,7 @@ func (w *deadlineWriter) Write(b []byte) (int, error) {
 func TestClosedStreamDoesNotUseWriterAfterReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conns := make(chan transport.Conn, 1)
-		h := sse.NewHandler(func(_ *http.Request, c transport.Conn) { conns <- c }, sse.HandlerOptions{FlushTimeout: time.Second})
+		h := sse.NewHandler(func(_ *http.Request, c transport.Conn) { conns <- c }, sse.HandlerOptions{Timeouts: sse.Timeouts{Flush: time.Second}})
 		w := &deadlineWriter{ResponseRecorder: httptest.NewRecorder()}
 		done := make(chan int32)
 		go func() { // ends with Close
@@ -306,7 +306,7 @@ func TestPanicOfWriterEndsConnection(t *testing.T) {
 // not wait for the stream, which has not begun.
 func TestConnectionClosedByItsOpenerIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := sse.NewHandler(func(_ *http.Request, c transport.Conn) { c.Close() }, sse.HandlerOptions{MaxStreams: 1})
+		h := sse.NewHandler(func(_ *http.Request, c transport.Conn) { c.Close() }, sse.HandlerOptions{Limits: sse.Limits{Streams: 1}})
 		defer h.Close()
 		for range 2 { // the first one leaves its place
 			w := httptest.NewRecorder()
@@ -323,8 +323,8 @@ func TestServerLimitsMessagesThatWaitForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conns := make(chan transport.Conn, 1)
 		h := sse.NewHandler(func(_ *http.Request, c transport.Conn) { conns <- c }, sse.HandlerOptions{
-			MaxMessage: 300 << 10, MaxQueue: 1000, StallTimeout: time.Minute, KeepAlive: time.Hour,
-			Principal: func(r *http.Request) (string, error) { return r.Header.Get("X-From"), nil },
+			Limits: sse.Limits{Message: 300 << 10, Queue: 1000}, Timeouts: sse.Timeouts{Stall: time.Minute}, KeepAlive: time.Hour,
+			Access: sse.Access{Principal: func(r *http.Request) (string, error) { return r.Header.Get("X-From"), nil }},
 		})
 		stream := &slowWriter{ResponseRecorder: httptest.NewRecorder(), rate: 1 << 30}
 		get := httptest.NewRequest("GET", "/", nil)

@@ -54,8 +54,8 @@ func dial(t *testing.T, serverURL string, o httpclient.Options) transport.Reopen
 func TestBothEndsKeepTransportContract(t *testing.T) {
 	// Proves TRANS-01 and TRANS-03.
 	open := func(t *testing.T, stall time.Duration, queue int) (client, server transport.Conn) {
-		u, _, conns := start(t, sse.HandlerOptions{StallTimeout: stall, MaxQueue: queue})
-		c := dial(t, u, httpclient.Options{StallTimeout: stall, MaxQueue: queue})
+		u, _, conns := start(t, sse.HandlerOptions{Timeouts: sse.Timeouts{Stall: stall}, Limits: sse.Limits{Queue: queue}})
+		c := dial(t, u, httpclient.Options{Timeouts: httpclient.Timeouts{Stall: stall}, Limits: httpclient.Limits{Queue: queue}})
 		return c, <-conns
 	}
 	t.Run("client to server", func(t *testing.T) {
@@ -242,7 +242,7 @@ func TestHandlerRejects(t *testing.T) {
 		}
 		return "", errors.New("no credentials")
 	}
-	u, h, conns := start(t, sse.HandlerOptions{MaxMessage: 100, MaxStreams: 2, MaxQueue: 100, StallTimeout: 50 * time.Millisecond, Principal: users})
+	u, h, conns := start(t, sse.HandlerOptions{Limits: sse.Limits{Message: 100, Streams: 2, Queue: 100}, Timeouts: sse.Timeouts{Stall: 50 * time.Millisecond}, Access: sse.Access{Principal: users}})
 	_, next := open(t, u, "Authorization", "ann")
 	to := endpoint(t, u, next())
 	conn := <-conns

@@ -17,6 +17,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/engine"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
@@ -247,7 +248,7 @@ func TestClientWritesOnlyMessagesToStdin(t *testing.T) {
 	if err := p.Write(t.Context(), transport.Message{Text: []byte("{\n\"jsonrpc\":\"2.0\",\r\n\"method\":\"x\"\n}\n")}); err != nil {
 		t.Fatal(err)
 	}
-	_, err = session.Connect(t.Context(), p, nil, &session.Config{Timeout: 300 * time.Millisecond})
+	_, err = session.Connect(t.Context(), p, nil, &session.Config{Timeouts: session.Timeouts{Request: 300 * time.Millisecond}})
 	if !errors.Is(err, session.ErrTimeout) {
 		t.Errorf("got %v, want %v", err, session.ErrTimeout)
 	}
@@ -427,7 +428,7 @@ func TestServerSurvivesBrokenStderr(t *testing.T) {
 // The grace period of a server ends before its client terminates it, so that the server can close
 // its stores.
 func TestServerGraceIsShorterThanExitTimeout(t *testing.T) {
-	if session.DefaultGrace > stdio.DefaultExitTimeout/2 {
-		t.Errorf("requests may run for %v, and the client terminates the server after %v", session.DefaultGrace, stdio.DefaultExitTimeout)
+	if engine.DefaultGrace > stdio.DefaultExitTimeout/2 {
+		t.Errorf("requests may run for %v, and the client terminates the server after %v", engine.DefaultGrace, stdio.DefaultExitTimeout)
 	}
 }

@@ -55,12 +55,12 @@ type client struct {
 //
 // Each written message is one POST. It is not repeated once the server may have received it, except
 // for messages that are harmless to receive twice: answers and notifications/initialized are sent
-// again, with the delays and MaxRetries of [httpclient.Options]. A request is sent again if the
-// server rejects it with status 503 and a Retry-After of at most MaxRetryDelay, as a server does
+// again, with the delays and attempts of [httpclient.Retries]. A request is sent again if the
+// server rejects it with status 503 and a Retry-After of at most Retries.MaxDelay, as a server does
 // that is being restarted. If a message is lost, or rejected with another HTTP status, Read returns
 // a [*transport.DeliveryError], which may wrap a [*httpclient.StatusError], and the connection
 // stays open, even if the network is down for a long time. A broken stream is resumed. Write of a
-// notification returns when the server has accepted it or it is lost, which takes StallTimeout if
+// notification returns when the server has accepted it or it is lost, which takes Timeouts.Stall if
 // the server does not respond, so that later messages arrive after it. Write of a request does not
 // wait for its answer, and Write of an answer does not wait for the server to accept it. The server
 // sends nothing before it has received notifications/initialized: the connection repeats that until
@@ -68,7 +68,7 @@ type client struct {
 //
 // If the server answers with status 404 because it has dropped the session, Read returns a
 // [*transport.SessionLostError], and requests that the server had accepted fail. If a server drops
-// one session after another without accepting a message, or within RetryDelay, the delay of Reopen
+// one session after another without accepting a message, or within Retries.Delay, the delay of Reopen
 // increases; see [httpclient.Options]. After Reopen, status 404 or 405, a page or a redirect in
 // response to initialize or server/discover is not a rejection: a proxy whose server is down may
 // answer so. Nor does any of them but 405 end a standing stream that has been open before.
@@ -152,7 +152,7 @@ func (c *client) answer(ctx context.Context, sess *clientSession, text []byte) e
 	if err := c.end.ReserveAnswer(ctx, n); err != nil {
 		return err
 	}
-	started := c.end.GoSend(func() { // ends after StallTimeout at the latest
+	started := c.end.GoSend(func() { // ends after Timeouts.Stall at the latest
 		defer c.end.ReleaseAnswer(n)
 		ctx, cancel := c.end.Detach(ctx)
 		defer cancel(nil)
@@ -236,14 +236,14 @@ func (c *client) confirm(ctx context.Context, sess *clientSession, text []byte) 
 }
 
 // sendAgain is send for a message that the server may receive twice without harm. If it is lost or
-// rejected, and the failure may be temporary, sendAgain makes up to MaxRetries further attempts. It
+// rejected, and the failure may be temporary, sendAgain makes up to Retries.Max further attempts. It
 // returns the number of failures before the last attempt.
 func (c *client) sendAgain(ctx context.Context, sess *clientSession, text []byte) (failures int, err error) {
 	for ; ; failures++ {
 		err := c.send(ctx, sess, text)
 		switch {
 		case err == nil, ctx.Err() != nil, sess.lost.Load(), errors.Is(err, transport.ErrStalled),
-			!httpcore.Retryable(err), failures >= c.end.Options.MaxRetries,
+			!httpcore.Retryable(err), failures >= c.end.Options.Retries.Max,
 			!httpcore.Sleep(ctx, c.end.Backoff(0, failures)):
 			return failures, err
 		}
@@ -328,7 +328,7 @@ func (c *client) post(p postRequest) (*http.Response, error) {
 			return nil, c.loseSession(p.sess, status)
 		case err == nil:
 			return resp, nil
-		case !httpcore.Unreached(err) || failures >= c.end.Options.MaxRetries || p.stop():
+		case !httpcore.Unreached(err) || failures >= c.end.Options.Retries.Max || p.stop():
 			return nil, err
 		case p.begins() && errors.Is(err, syscall.ECONNREFUSED):
 			return nil, err
@@ -351,7 +351,7 @@ func (c *client) cancelled(params json.RawMessage) *exchange {
 	return c.exchanges[p.RequestID]
 }
 
-// Close ends the connection. It waits up to FlushTimeout for pending answers and notifications to
+// Close ends the connection. It waits up to Timeouts.Flush for pending answers and notifications to
 // be accepted, closes all streams, and ends the session at the server with DELETE (MCP transports,
 // "Session Management").
 func (c *client) Close() error {
@@ -366,7 +366,7 @@ func (c *client) deleteSession() {
 	if sess.id == "" || sess.lost.Load() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), c.end.Options.FlushTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), c.end.Options.Timeouts.Flush)
 	defer cancel()
 	resp, err := c.end.Do(ctx, httpcore.Request{Method: http.MethodDelete, URL: c.url, Header: sess.headers()})
 	if err != nil {

@@ -153,7 +153,7 @@ func TestRepeatedConfirmationAsksNoUserToLogIn(t *testing.T) {
 			return m.Method == mcp.MethodNotificationsInitialized
 		}
 		o, asked := f.options(), make(operations, 10)
-		o.Auth, o.MaxRetries = asked, -1
+		o.Auth, o.Retries.Max = asked, -1
 		s, err := session.Connect(t.Context(), f.dial(o), nil, nil)
 		if err != nil {
 			t.Fatal(err)

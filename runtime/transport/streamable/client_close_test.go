@@ -140,7 +140,7 @@ func TestClientLimitsPendingMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeServer(t)
 		o := f.options()
-		o.MaxQueue = 1000
+		o.Limits.Queue = 1000
 		unblock := make(chan bool)
 		real := f.client.Transport
 		o.HTTP = &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {

@@ -38,7 +38,7 @@ func TestClientWithDefaultHTTPClient(t *testing.T) {
 	})
 	server := httptest.NewServer(mux)
 	connect := func(serverURL string) (*session.Session, error) {
-		c, err := streamable.Dial(serverURL, streamable.ClientOptions{Options: httpclient.Options{RetryDelay: time.Millisecond}})
+		c, err := streamable.Dial(serverURL, streamable.ClientOptions{Options: httpclient.Options{Retries: httpclient.Retries{Delay: time.Millisecond}}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -229,7 +229,7 @@ func (x *exchange) post() (*http.Response, error) {
 			return resp, err
 		}
 		asked := httpcore.RetryAfter(resp.Header)
-		if asked == 0 || asked > o.MaxRetryDelay || failures >= o.MaxRetries || x.unneeded.Load() {
+		if asked == 0 || asked > o.Retries.MaxDelay || failures >= o.Retries.Max || x.unneeded.Load() {
 			return resp, nil
 		}
 		httpcore.Discard(resp)

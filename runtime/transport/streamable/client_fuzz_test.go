@@ -32,7 +32,7 @@ func FuzzClientAnswer(f *testing.F) {
 		synctest.Test(t, func(t *testing.T) {
 			server := newFakeServer(t)
 			o := server.options()
-			o.MaxMessage = 1 << 12
+			o.Limits.Message = 1 << 12
 			s := server.connect(o, nil)
 			server.call = func(w http.ResponseWriter, _ *http.Request, m jsonrpc.Message) {
 				if m.Method == "ping" {

@@ -96,7 +96,7 @@ func (f *modernServer) connect(revisions ...mcp.Revision) (*session.Session, err
 	if len(revisions) == 0 {
 		revisions = append(session.ModernRevisions(), session.Revisions()...)
 	}
-	conn, err := streamable.Dial("http://server/mcp", streamable.ClientOptions{Options: httpclient.Options{HTTP: f.client, MaxRetries: -1}})
+	conn, err := streamable.Dial("http://server/mcp", streamable.ClientOptions{Options: httpclient.Options{HTTP: f.client, Retries: httpclient.Retries{Max: -1}}})
 	if err != nil {
 		return nil, err
 	}

@@ -177,10 +177,10 @@ func (c *client) Reopen(ctx context.Context) (session uint32, err error) {
 	switch {
 	case last.revision == "": // the server has not answered initialize
 		c.unused = max(c.unused+1, 2)
-	case last.used.Load() && time.Since(last.opened) >= c.end.Options.RetryDelay:
+	case last.used.Load() && time.Since(last.opened) >= c.end.Options.Retries.Delay:
 		c.unused = 0
 	default:
-		// The session was dropped unused or within RetryDelay. A host that restores its state uses
+		// The session was dropped unused or within Retries.Delay. A host that restores its state uses
 		// even such a session.
 		c.unused++
 	}

@@ -30,7 +30,7 @@ func TestClientReopensDroppedSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeServer(t)
 		reopened := make(chan *mcp.InitializeResult, 1)
-		s := f.connect(f.options(), &session.Config{Reopened: func(result *mcp.InitializeResult) { reopened <- result }})
+		s := f.connect(f.options(), &session.Config{Hooks: session.Hooks{Reopened: func(result *mcp.InitializeResult) { reopened <- result }}})
 		f.drop()
 		var wg sync.WaitGroup
 		for range 3 { // concurrent pings open only one new session
@@ -212,12 +212,12 @@ func testDroppedSessions(t *testing.T, accepted int) {
 		o.NoListen = true
 		var s *session.Session
 		connected := make(chan bool)
-		cfg := &session.Config{Timeout: -1, Reopened: func(*mcp.InitializeResult) {
+		cfg := &session.Config{Timeouts: session.Timeouts{Request: -1}, Hooks: session.Hooks{Reopened: func(*mcp.InitializeResult) {
 			<-connected
 			for range accepted + 1 {
 				s.Ping(context.Background())
 			}
-		}}
+		}}}
 		var mu sync.Mutex
 		calls := map[string]int{} // number of calls by session id
 		f.call = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) {
@@ -251,7 +251,7 @@ func TestClientBacksOffWhenInitializeIsUnanswered(t *testing.T) {
 		f := newFakeServer(t)
 		o := f.options()
 		o.NoListen = true
-		s := f.connect(o, &session.Config{Timeout: -1})
+		s := f.connect(o, &session.Config{Timeouts: session.Timeouts{Request: -1}})
 		var attempts atomic.Int64
 		f.initialize = func(w http.ResponseWriter, _ *http.Request) bool {
 			if attempts.Add(1) > 1000 {
@@ -613,7 +613,7 @@ func TestCallReturnsErrorOfItsResponse(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFakeServer(t)
 				o := f.options()
-				o.MaxMessage = 1500
+				o.Limits.Message = 1500
 				s := f.connect(o, nil)
 				posts := 0
 				f.call = func(w http.ResponseWriter, _ *http.Request, m jsonrpc.Message) {
@@ -927,7 +927,7 @@ func TestUnresponsiveServerIsReopened(t *testing.T) {
 			return hangs.Load()
 		}
 		reopened := make(chan bool, 1)
-		s := f.connect(f.options(), &session.Config{KeepAlive: 10 * time.Second, Reopened: func(*mcp.InitializeResult) { reopened <- true }})
+		s := f.connect(f.options(), &session.Config{Timeouts: session.Timeouts{KeepAlive: 10 * time.Second}, Hooks: session.Hooks{Reopened: func(*mcp.InitializeResult) { reopened <- true }}})
 		hangs.Store(true)
 		_, err := s.Call(t.Context(), "tools/list", nil)
 		lost, ok := errors.AsType[*transport.DeliveryError](err)

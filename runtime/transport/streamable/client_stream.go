@@ -66,7 +66,7 @@ func (s *stream) follow(resp *http.Response) error {
 			return errCancelled
 		case s.final || !s.standing && s.lastID == "":
 			return fmt.Errorf("%w: not resumable: %w", httpclient.ErrCut, err)
-		case !s.standing && s.failures >= s.c.end.Options.MaxRetries:
+		case !s.standing && s.failures >= s.c.end.Options.Retries.Max:
 			return fmt.Errorf("%w: not resumed: %w", httpclient.ErrCut, err)
 		}
 		failures := max(s.failures, s.idle-maxPolls)
@@ -99,7 +99,7 @@ func (s *stream) retryable(err error) bool {
 func (s *stream) read(ctx context.Context, resp *http.Response) error {
 	defer resp.Body.Close()
 	s.connected = true
-	r := eventstream.NewReader(resp.Body, s.c.end.Options.MaxMessage)
+	r := eventstream.NewReader(resp.Body, s.c.end.Options.Limits.Message)
 	defer r.Release()
 	for {
 		event, err := r.Next()

@@ -71,7 +71,7 @@ func TestClientResumesStreamOfRequest(t *testing.T) {
 			[]connection{{text: "retry: 500\n\n"}}, nil, httpclient.ErrCut},
 		{"not after a permanent rejection",
 			[]connection{{text: primed}, {status: 405}}, []string{"500ms a1"}, &httpclient.StatusError{}},
-		{"at most MaxRetries times",
+		{"at most Retries.Max times",
 			[]connection{{text: primed}, {status: 500}, {status: 502}, {status: 503}, {status: 504}, {text: ""}, {text: "data: ANSWER\n\n"}},
 			[]string{"500ms a1", "+ a1", "+ a1", "+ a1", "+ a1"}, httpclient.ErrCut},
 		{"not with another content type",
@@ -151,7 +151,7 @@ func TestRetryDelayDoublesWithEachFailure(t *testing.T) {
 			return true
 		}
 		o := f.options()
-		o.RetryDelay, o.MaxRetryDelay, o.MaxRetries = time.Second, 10*time.Second, 7
+		o.Retries.Delay, o.Retries.MaxDelay, o.Retries.Max = time.Second, 10*time.Second, 7
 		s := f.connect(o, nil)
 		_, err := s.With(session.Timeout(0)).Call(t.Context(), "tools/list", nil)
 		if lost, ok := errors.AsType[*transport.DeliveryError](err); !ok || !errors.Is(lost, httpclient.ErrCut) {
@@ -227,7 +227,7 @@ func TestUnansweredResumptionIsAbandoned(t *testing.T) {
 					return true
 				}
 				o := f.options()
-				o.NoListen, o.MaxRetries = true, 3
+				o.NoListen, o.Retries.Max = true, 3
 				s := f.connect(o, nil)
 				if _, err := s.With(session.Timeout(0)).Call(t.Context(), "tools/list", nil); !errors.Is(err, httpclient.ErrCut) {
 					t.Errorf("got %v", err)

@@ -51,7 +51,7 @@ func TestLostRequestSaysWhetherServerHasIt(t *testing.T) {
 					return false
 				}
 				o := f.options()
-				o.NoListen, o.MaxMessage = true, 4000
+				o.NoListen, o.Limits.Message = true, 4000
 				if transport := f.client.Transport; test.resume == 0 {
 					o.HTTP = &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 						if r.Method == http.MethodGet {

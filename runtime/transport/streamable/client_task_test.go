@@ -39,7 +39,7 @@ func TestTaskHandleSurvivesLossOfSession(t *testing.T) {
 		var running atomic.Pointer[testServer]
 		running.Store(first)
 		var reopened atomic.Int32
-		cfg := &session.Config{Reopened: func(*mcp.InitializeResult) { reopened.Add(1) }}
+		cfg := &session.Config{Hooks: session.Hooks{Reopened: func(*mcp.InitializeResult) { reopened.Add(1) }}}
 		tasks := requestor.Attach(cfg)
 		options := streamable.ClientOptions{}
 		options.HTTP = &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -111,7 +111,7 @@ func TestLargeResultArrivesOverSlowConnection(t *testing.T) {
 				o := newTools()
 				o.tasks = receiver.ServerCapabilities(true)
 				o.configure = func(cfg *session.Config) {
-					cfg.Receiving = append(cfg.Receiving, func(next session.Handler) session.Handler {
+					cfg.Hooks.Receiving = append(cfg.Hooks.Receiving, func(next session.Handler) session.Handler {
 						return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 							if req.Method == "tasks/result" {
 								requests.Add(1)

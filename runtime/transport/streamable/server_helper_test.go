@@ -101,7 +101,7 @@ func (s *testServer) serveBy(server *http.Server, network func(net.Listener) net
 
 func (o *tools) open(_ *http.Request, conn transport.Conn) {
 	logging := mcp.ServerCapabilitiesTools{ListChanged: new(true)}
-	cfg := &session.Config{Handler: o.handle, ProgressInterval: -1}
+	cfg := &session.Config{Handler: o.handle, Limits: session.Limits{ProgressInterval: -1}}
 	if o.configure != nil {
 		o.configure(cfg)
 	}

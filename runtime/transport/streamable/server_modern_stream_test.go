@@ -23,7 +23,7 @@ import (
 // respond serves modern requests with a handler until the test ends.
 func respond(t *testing.T, o streamable.HandlerOptions, network func(net.Listener) net.Listener, handler session.Handler) (*testServer, *session.Responder) {
 	t.Helper()
-	responder := session.NewResponder(&session.Config{Handler: handler, ProgressInterval: -1})
+	responder := session.NewResponder(&session.Config{Handler: handler, Limits: session.Limits{ProgressInterval: -1}})
 	o.Responder = responder
 	s := serveOver(t, o, newTools(), network)
 	t.Cleanup(func() { responder.Close() })

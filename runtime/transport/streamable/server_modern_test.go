@@ -35,7 +35,7 @@ func serveModern(t *testing.T, o streamable.HandlerOptions) *testServer {
 
 // responder returns a Responder for the tools.
 func (o *tools) responder() *session.Responder {
-	return session.NewResponder(&session.Config{Handler: o.handle, ProgressInterval: -1})
+	return session.NewResponder(&session.Config{Handler: o.handle, Limits: session.Limits{ProgressInterval: -1}})
 }
 
 // metaOf returns the _meta of a modern request in a version. Its progress token is the id.

@@ -190,7 +190,7 @@ func (h toolHandler) Discover(context.Context, *mcp.RequestParams) (*mcp.Discove
 func serveHandler(call func(*mcp.CallToolRequestParams) (*mcp.CallToolResult, error)) service {
 	cfg := &session.Config{Handler: session.ServerHandler(toolHandler{call: call}, nil)}
 	responder := session.NewResponder(cfg)
-	cfg.Responder = responder
+	cfg.Protocol.Responder = responder
 	serve := func(conn transport.Conn) *session.Session {
 		return session.Serve(conn, &mcp.InitializeResult{
 			Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}},

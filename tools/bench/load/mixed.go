@@ -179,7 +179,7 @@ type mixed struct {
 }
 
 func (x *mixed) open(ctx context.Context, serverURL string, pool *http.Client) (err error) {
-	o := client.Options{Notifications: x, Fill: x.fill, InputRequestsPerMinute: -1, HTTP: streamable.ClientOptions{Options: httpclient.Options{
+	o := client.Options{Notifications: x, Input: client.Input{Fill: x.fill}, Limits: client.Limits{InputRequests: -1}, HTTP: streamable.ClientOptions{Options: httpclient.Options{
 		HTTP: pool, Header: http.Header{principalHeader: {x.principal}},
 	}}}
 	o.Session.Revisions = session.Revisions()

@@ -227,7 +227,7 @@ func dialSession(b *testing.B, h http.Handler) *session.Session {
 func open(b *testing.B, conn wire.Conn) *session.Session {
 	b.Helper()
 	c, err := session.Connect(context.Background(), conn, &mcp.InitializeRequestParams{ClientInfo: mcp.Implementation{Name: "c", Version: "1"}},
-		&session.Config{Handler: session.Methods(nil, nil), MaxNotifications: 1 << 20})
+		&session.Config{Handler: session.Methods(nil, nil), Limits: session.Limits{Notifications: 1 << 20}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -370,7 +370,7 @@ func serveExtension(b *testing.B, store task.Store, ttl time.Duration, tool fron
 	if _, err := s.Serve(there); err != nil {
 		b.Fatal(err)
 	}
-	c, err := author.Connect(context.Background(), here, &author.Options{Session: session.Config{Revisions: session.ModernRevisions(), MaxNotifications: 1 << 20}})
+	c, err := author.Connect(context.Background(), here, &author.Options{Session: session.Config{Revisions: session.ModernRevisions(), Limits: session.Limits{Notifications: 1 << 20}}})
 	if err != nil {
 		b.Fatal(err)
 	}

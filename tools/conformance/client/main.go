@@ -40,13 +40,15 @@ func run(ctx context.Context, url string) error {
 	}
 	o := client.Options{
 		Info: mcp.Implementation{Name: "mcpwire conformance client", Version: "1"},
-		Fill: func(ctx context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
-			return fill(ctx, c, f)
+		Input: client.Input{
+			Fill: func(ctx context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
+				return fill(ctx, c, f)
+			},
+			Sample: func(context.Context, *client.SampleRequest) (*mcp.CreateMessageResult, error) {
+				return client.Say("none", "text"), nil
+			},
+			Roots: roots,
 		},
-		Sample: func(context.Context, *client.SampleRequest) (*mcp.CreateMessageResult, error) {
-			return client.Say("none", "text"), nil
-		},
-		Roots:   roots,
 		Session: session.Config{Revisions: append(session.ModernRevisions(), session.Revisions()...)},
 	}
 	if scenario := os.Getenv("MCP_CONFORMANCE_SCENARIO"); strings.HasPrefix(scenario, "auth/") {

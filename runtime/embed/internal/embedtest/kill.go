@@ -394,12 +394,12 @@ func (k *killTest) start(create bool) (s *killedServer, kill func()) {
 	}
 	s.web = &http.Client{Transport: &http.Transport{DialContext: dial}}
 	s.client, err = client.Connect(ctx, s.process, &client.Options{
-		InputRequestsPerMinute: -1,
-		Session:                session.Config{Revisions: session.Revisions()},
-		Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
+		Limits:  client.Limits{InputRequests: -1},
+		Session: session.Config{Revisions: session.Revisions()},
+		Input: client.Input{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
 			name, err := form.Of(k.answer(f.Message))
 			return client.Accept(map[string]form.Value{"name": name}), err
-		},
+		}},
 	})
 	if err != nil {
 		k.Fatalf("%v\n%s", err, s.stderr.String())

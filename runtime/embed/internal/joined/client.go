@@ -37,17 +37,17 @@ type Config struct {
 func Open(ctx context.Context, conn *Conn, c Config) (*client.Client, error) {
 	revision := mcp.Revision(c.Server.ProtocolVersion)
 	o := &client.Options{
-		Info: c.Client.ClientInfo, Capabilities: c.Client.Capabilities, Methods: map[string]session.Handler{},
+		Info: c.Client.ClientInfo, Features: client.Features{Capabilities: c.Client.Capabilities, Methods: map[string]session.Handler{}},
 		Session: session.Config{
-			IDPrefix: conn.prefix, Revisions: []mcp.Revision{revision}, Timeout: -1, Logger: c.Logger,
-			Sending: []session.SendMiddleware{sendMeta},
+			Protocol: session.Protocol{IDPrefix: conn.prefix}, Revisions: []mcp.Revision{revision}, Timeouts: session.Timeouts{Request: -1}, Logger: c.Logger,
+			Hooks: session.Hooks{Sending: []session.SendMiddleware{sendMeta}},
 		},
 	}
 	if revision.Traits().Sessionless {
-		o.Session.Known = &session.State{Revision: revision, Client: c.Client, Server: c.Server}
+		o.Session.Protocol.Known = &session.State{Revision: revision, Client: c.Client, Server: c.Server}
 	}
 	for _, method := range []string{mcp.MethodElicitationCreate, mcp.MethodSamplingCreateMessage, mcp.MethodRootsList} {
-		o.Methods[method] = func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		o.Features.Methods[method] = func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			result, err := c.Request(ctx, req.Method, req.Params)
 			if err != nil {
 				return nil, err
@@ -56,7 +56,7 @@ func Open(ctx context.Context, conn *Conn, c Config) (*client.Client, error) {
 		}
 	}
 	for _, method := range []string{mcp.MethodNotificationsMessage, mcp.MethodNotificationsElicitationComplete} {
-		o.Methods[method] = func(_ context.Context, req *session.Request) (codec.Encoder, error) {
+		o.Features.Methods[method] = func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 			c.Notify(req.Method, req.Params)
 			return nil, nil
 		}

@@ -401,14 +401,14 @@ func (p *process) connect(ctx context.Context, tasks bool) (*client.Client, erro
 		return nil, err
 	}
 	o := &client.Options{
-		InputRequestsPerMinute: -1, MaxInputRounds: -1, NoTasks: !tasks,
-		Fill: func(ctx context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
+		Limits: client.Limits{InputRequests: -1, InputRounds: -1}, Features: client.Features{NoTasks: !tasks},
+		Input: client.Input{Fill: func(ctx context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
 			if p.isDead() {
 				<-ctx.Done()
 				return nil, context.Cause(ctx)
 			}
 			return p.w.fill(ctx, f.Message)
-		},
+		}},
 	}
 	o.Session.Revisions = session.Revisions()
 	if p.w.fate.modern() {

@@ -195,17 +195,17 @@ func dial(t *testing.T, b *balancer) (*client.Client, updates) {
 	u := updates{resources: make(chan string, 100), tools: make(chan bool, 100)}
 	o := client.Options{
 		Notifications: u,
-		Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
+		Input: client.Input{Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
 			city, err := form.Of("Bern")
 			return client.Accept(map[string]form.Value{"City": city}), err
-		},
+		}},
 	}
 	o.HTTP.Header = http.Header{"Authorization": {"ann"}}
-	o.HTTP.RetryDelay = 5 * time.Millisecond
-	o.HTTP.MaxRetryDelay = 2 * time.Second
-	o.HTTP.MaxRetries = 100
+	o.HTTP.Retries.Delay = 5 * time.Millisecond
+	o.HTTP.Retries.MaxDelay = 2 * time.Second
+	o.HTTP.Retries.Max = 100
 	o.Session.Revisions = session.Revisions()
-	o.Session.Reopened = func(*mcp.InitializeResult) { t.Error("the session was lost") }
+	o.Session.Hooks.Reopened = func(*mcp.InitializeResult) { t.Error("the session was lost") }
 	c, err := client.Dial(t.Context(), b.URL, &o)
 	if err != nil {
 		t.Fatal(err)

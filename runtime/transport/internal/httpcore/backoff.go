@@ -11,7 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
 )
 
-// minDelay is the shortest delay that a server may ask for, unless RetryDelay is shorter.
+// minDelay is the shortest delay that a server may ask for, unless Retries.Delay is shorter.
 const minDelay = 100 * time.Millisecond
 
 // Backoff returns the delay before the next attempt after the given number of failures in a row.
@@ -19,17 +19,17 @@ const minDelay = 100 * time.Millisecond
 // first attempt it adds up to a fifth of it, to spread the clients of a restarted server.
 func (e *End) Backoff(asked time.Duration, failures int) time.Duration {
 	if asked > 0 {
-		asked = max(asked, min(minDelay, e.Options.RetryDelay))
+		asked = max(asked, min(minDelay, e.Options.Retries.Delay))
 		asked += rand.N(asked/5 + 1)
 	}
 	if asked > 0 && failures == 0 {
 		return asked
 	}
-	d := e.Options.RetryDelay
-	for ; failures > 0 && d < e.Options.MaxRetryDelay; failures-- {
+	d := e.Options.Retries.Delay
+	for ; failures > 0 && d < e.Options.Retries.MaxDelay; failures-- {
 		d *= 2
 	}
-	d = min(d, e.Options.MaxRetryDelay)
+	d = min(d, e.Options.Retries.MaxDelay)
 	return max(d/2+rand.N(d/2+1), asked)
 }
 

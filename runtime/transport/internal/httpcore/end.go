@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
@@ -76,9 +78,12 @@ func New(server *url.URL, o httpclient.Options) (*End, error) {
 	if o.Auth != nil && len(headerValues(o.Header, "Authorization")) > 0 {
 		return nil, errors.New("options have both Auth and a Header with Authorization")
 	}
-	e := &End{Options: o.WithDefaults(), server: endpoint(server), closed: make(chan struct{})}
-	e.room = room{max: e.Options.MaxQueue, stall: e.Options.StallTimeout}
-	e.stalled = fmt.Errorf("%w: no answer within %v", transport.ErrStalled, e.Options.StallTimeout)
+	if err := complete(&o); err != nil {
+		return nil, err
+	}
+	e := &End{Options: o, server: endpoint(server), closed: make(chan struct{})}
+	e.room = room{max: e.Options.Limits.Queue, stall: e.Options.Timeouts.Stall}
+	e.stalled = fmt.Errorf("%w: no answer within %v", transport.ErrStalled, e.Options.Timeouts.Stall)
 	e.posts = make(chan struct{}, maxAnswers)
 	e.life, e.stop = context.WithCancelCause(context.Background())
 	if o.HTTP != nil {
@@ -103,6 +108,24 @@ func New(server *url.URL, o httpclient.Options) (*End, error) {
 		}
 	}
 	return e, nil
+}
+
+// complete sets defaults, and returns an error that names every number that is invalid. Retries.Max
+// becomes 0 if it is Off.
+func complete(o *httpclient.Options) error {
+	faults := boundary.Faults{Package: "httpclient"}
+	boundary.Default(&faults, "Limits.Message", &o.Limits.Message, transport.DefaultMaxMessage)
+	boundary.Default(&faults, "Limits.Queue", &o.Limits.Queue, transport.DefaultMaxQueue)
+	boundary.Default(&faults, "Timeouts.Stall", &o.Timeouts.Stall, transport.DefaultStallTimeout)
+	boundary.Default(&faults, "Timeouts.Flush", &o.Timeouts.Flush, time.Second)
+	boundary.Default(&faults, "Retries.Delay", &o.Retries.Delay, 500*time.Millisecond)
+	boundary.Default(&faults, "Retries.MaxDelay", &o.Retries.MaxDelay, 30*time.Second)
+	o.Retries.MaxDelay = max(o.Retries.MaxDelay, o.Retries.Delay)
+	boundary.OrNone(&faults, "Retries.Max", &o.Retries.Max, 5)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return faults.Err()
 }
 
 // ownTransport returns a Transport for many concurrent requests to one host.
@@ -326,7 +349,7 @@ func (e *End) Err() error {
 // Go runs f in a goroutine that Close waits for. It returns false if the connection has ended.
 func (e *End) Go(f func()) (ok bool) { return e.run(&e.work, f) }
 
-// GoSend is Go for a function that sends an answer: Close lets it finish until FlushTimeout.
+// GoSend is Go for a function that sends an answer: Close lets it finish until Timeouts.Flush.
 func (e *End) GoSend(f func()) (ok bool) { return e.run(&e.sending, f) }
 
 // Enter makes Close wait for the calling goroutine, or one that it starts, until Exit is called. It
@@ -357,7 +380,7 @@ func (e *End) enter(group *sync.WaitGroup) (ok bool) {
 	return true
 }
 
-// BeginSend registers a message that Close lets finish until FlushTimeout. The caller must call
+// BeginSend registers a message that Close lets finish until Timeouts.Flush. The caller must call
 // done after sending it. ok is false if the connection has ended.
 func (e *End) BeginSend() (done func(), ok bool) {
 	if !e.enter(&e.sending) {
@@ -386,7 +409,7 @@ func (e *End) Fail(err error) {
 }
 
 // Close ends the connection: Read and Write fail from now on, and messages pending for Read are
-// dropped. It waits until messages are sent or FlushTimeout has passed, ends all goroutines, and
+// dropped. It waits until messages are sent or Timeouts.Flush has passed, ends all goroutines, and
 // waits for them. Then it calls last, which may send a last request and may be nil, and closes idle
 // HTTP connections.
 func (e *End) Close(last func()) {
@@ -397,7 +420,7 @@ func (e *End) Close(last func()) {
 		defer close(sent)
 		e.sending.Wait()
 	}()
-	flush, cancel := context.WithTimeout(context.Background(), e.Options.FlushTimeout)
+	flush, cancel := context.WithTimeout(context.Background(), e.Options.Timeouts.Flush)
 	defer cancel()
 	select {
 	case <-sent:
@@ -433,10 +456,10 @@ func (e *End) Bounded(ctx context.Context) (context.Context, context.CancelFunc)
 // fails.
 const maxStalls = 2
 
-// WithStallTimeout returns a context that ends with [transport.ErrStalled] after StallTimeout,
+// WithStallTimeout returns a context that ends with [transport.ErrStalled] after Timeouts.Stall,
 // which [transport.Hold] pauses.
 func (e *End) WithStallTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
-	return new(lazyctx.Clock).WithTimeout(ctx, e.Options.StallTimeout, e.stalled)
+	return new(lazyctx.Clock).WithTimeout(ctx, e.Options.Timeouts.Stall, e.stalled)
 }
 
 // CountStall counts err if it is [transport.ErrStalled]. It returns true if the count has reached
@@ -471,14 +494,14 @@ func (e *End) ReserveAnswer(ctx context.Context, n int) error {
 
 // awaitPost waits until an answer may be posted. Each finished post wakes one waiter, because a
 // server can cause many. It fails with [transport.ErrStalled] if no answer is posted within
-// StallTimeout.
+// Timeouts.Stall.
 func (e *End) awaitPost(ctx context.Context) error {
 	select {
 	case e.posts <- struct{}{}:
 		return nil
 	default:
 	}
-	timer := time.NewTimer(e.Options.StallTimeout)
+	timer := time.NewTimer(e.Options.Timeouts.Stall)
 	defer timer.Stop()
 	for {
 		posted := e.posted.Load()
@@ -493,7 +516,7 @@ func (e *End) awaitPost(ctx context.Context) error {
 			if e.posted.Load() == posted {
 				return transport.ErrStalled
 			}
-			timer.Reset(e.Options.StallTimeout)
+			timer.Reset(e.Options.Timeouts.Stall)
 		}
 	}
 }

@@ -53,11 +53,11 @@ func (e *End) Do(ctx context.Context, r Request) (*http.Response, error) {
 }
 
 // DoWithTimeout is [End.Do] with a limit: it fails with [transport.ErrStalled] if the response does
-// not begin within StallTimeout, which [transport.Hold] pauses.
+// not begin within Timeouts.Stall, which [transport.Hold] pauses.
 func (e *End) DoWithTimeout(ctx context.Context, r Request) (*http.Response, error) {
 	clock := new(lazyctx.Clock)
 	ctx, cancel := context.WithCancelCause(lazyctx.WithClock(ctx, clock))
-	stop := clock.AfterFunc(e.Options.StallTimeout, func() { cancel(e.stalled) })
+	stop := clock.AfterFunc(e.Options.Timeouts.Stall, func() { cancel(e.stalled) })
 	resp, err := e.Do(ctx, r)
 	if !stop() && err == nil {
 		resp.Body.Close()
@@ -226,7 +226,7 @@ func ContentType(resp *http.Response) string {
 
 // ReadAll reads the body of a response that consists of one message.
 func (e *End) ReadAll(resp *http.Response) ([]byte, error) {
-	limit := e.Options.MaxMessage
+	limit := e.Options.Limits.Message
 	if resp.ContentLength > int64(limit) {
 		return nil, fmt.Errorf("%w: response of %d bytes, more than MaxMessage (%d bytes)", transport.ErrTooLong, resp.ContentLength, limit)
 	}

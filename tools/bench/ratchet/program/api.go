@@ -34,9 +34,9 @@ func newServer() (s *server.Server, end func() error, err error) {
 
 // options returns the options of a client of a revision; "" stands for the default.
 func options(revision mcp.Revision) *client.Options {
-	o := &client.Options{InputRequestsPerMinute: -1, Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
+	o := &client.Options{Limits: client.Limits{InputRequests: -1}, Input: client.Input{Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
 		return &mcp.ElicitResult{Action: mcp.ElicitActionDecline}, nil
-	}}
+	}}}
 	if revision != "" {
 		o.Session.Revisions = []mcp.Revision{revision}
 	}

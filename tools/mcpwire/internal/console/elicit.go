@@ -44,7 +44,7 @@ func (c *Console) askUser(ctx context.Context, prompt string) (string, error) {
 	return line, nil
 }
 
-// Fill implements [client.Options].Fill. It asks for the fields of a form, one after another. If
+// Fill implements [client.Input].Fill. It asks for the fields of a form, one after another. If
 // the input ends, it cancels the form.
 func (c *Console) Fill(ctx context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
 	c.forms.Lock()
@@ -166,7 +166,7 @@ func (c *Console) review(ctx context.Context) (again bool, err error) {
 	return strings.HasPrefix(strings.ToLower(strings.TrimSpace(line)), "a"), err
 }
 
-// OpenURL implements [client.Options].OpenURL. It shows a URL and asks for the user's consent. The
+// OpenURL implements [client.Input].OpenURL. It shows a URL and asks for the user's consent. The
 // user opens the page.
 func (c *Console) OpenURL(ctx context.Context, u *client.URLRequest) (mcp.ElicitAction, error) {
 	c.forms.Lock()

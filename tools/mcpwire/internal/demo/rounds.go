@@ -25,12 +25,12 @@ func (c *Client) callInRounds(ctx context.Context, rec *trace.Recording, show *c
 	peer, err := client.Connect(ctx, tapped{process, rec}, &client.Options{
 		Info:    mcp.Implementation{Name: "mcpwire demo", Version: "1"},
 		Session: session.Config{Revisions: revision},
-		Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
+		Input: client.Input{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
 			show.Line("the first round asks: %s", f.Message)
 			show.Line("the answer is: mp4")
 			value, err := forms.Of("mp4")
 			return client.Accept(map[string]forms.Value{"format": value}), err
-		},
+		}},
 	})
 	if err != nil {
 		return fmt.Errorf("revision %s: %w", revision[0], err)

@@ -28,7 +28,7 @@ func New(version string, store task.Store, tasks task.Config, cfg session.Config
 		return nil, err
 	}
 	tasks.Store = store
-	cfg.Receiving = append(slices.Clip(cfg.Receiving), inParts)
+	cfg.Hooks.Receiving = append(slices.Clip(cfg.Hooks.Receiving), inParts)
 	s := server.New("mcpwire-everything", version, &server.Config{
 		Info: mcp.Implementation{
 			Title:       new("Everything"),
