@@ -52,7 +52,7 @@ var harmless = map[string]string{
 	"session.Peer interface{Session() *session.Session}": "the limit of log messages is that of the session that created the task",
 	"task.Requestor task.Capable":                        "input requests are sent to a requestor that may not support them, and fail",
 	"transport.Conn ability.Pusher":                      "the session reads in a goroutine; a wrapper of Read must not have it",
-	"transport.Response modern.Checked":                  "the version is read once more, and of requests that wait, only subscriptions/listen ends with its token",
+	"transport.Reply modern.Checked":                     "the version is read once more, and of requests that wait, only subscriptions/listen ends with its token",
 }
 
 // complete are wrappers that pass an ability on in another way.

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -65,77 +66,79 @@ func (r *Responder) Revisions() []mcp.Revision { return slices.Clone(r.cfg.Revis
 // Revisions of the configuration or, if that is nil, those of [Revisions].
 func (r *Responder) Supported() []mcp.Revision { return slices.Clone(r.supported) }
 
-// responded is a request that has a connection of its own. It is its own Reply.
+// responded is a request, or a notification, that belongs to no connection of a session. It is the
+// Reply of its exchange.
 type responded struct {
 	serving
-	to     transport.Response
-	text   []byte // of the answer
-	failed *jsonrpc.Error
+	until *lazyctx.Child // the parent of ctx
 }
 
-func (c *responded) ID() jsonrpc.ID { return c.ctx.req.ID }
-
-func (c *responded) Send(_ context.Context, text []byte) error {
-	err := c.to.Send(text)
-	if err != nil {
-		if _, ok := errors.AsType[*transport.MessageError](err); !ok {
-			c.to.Cancel(err)
-		}
+func (c *responded) Send(ctx context.Context, text []byte) error {
+	err := c.to.Send(ctx, text)
+	if _, rejected := errors.AsType[*transport.MessageError](err); err != nil && !rejected && ctx.Err() == nil {
+		c.until.Cancel(err) // the client cannot receive the answer either
 	}
 	return err
 }
 
-func (c *responded) Answer(_ context.Context, text []byte, failed *jsonrpc.Error) error {
-	c.text, c.failed = c.encoded(text, failed)
-	return nil
+func (c *responded) Answer(ctx context.Context, text []byte, failed *jsonrpc.Error) error {
+	err := answerTo(ctx, c.response(text, failed))
+	boundary.Report(c.side.cfg.Logger, "transport panicked", err)
+	return err
 }
 
 func (c *responded) Cancel(cause error) {
-	if cause == nil {
-		return // Respond returns, and its caller ends the context
+	if cause != nil { // otherwise Receive returns
+		c.until.Cancel(cause)
 	}
-	err := boundary.Run(func() error { c.to.Cancel(cause); return nil })
-	boundary.Report(c.side.cfg.Logger, "transport panicked", err)
 }
 
-// Respond implements [transport.Responder].
-func (r *Responder) Respond(ctx context.Context, m *jsonrpc.Message, to transport.Response) (answer []byte, failed *jsonrpc.Error) {
+// Receive implements [transport.Responder].
+func (r *Responder) Receive(m transport.Message) {
+	message, invalid := m.Parse()
+	until, ok := m.Context.(*lazyctx.Child)
+	if !ok {
+		until = &lazyctx.Child{Parent: cmp.Or(m.Context, context.Background())}
+		defer until.Cancel(nil)
+	}
 	in := &struct {
 		request   Request
 		responded responded
 		context   requestContext
 	}{
-		request:   Request{ID: m.ID, Method: m.Method, Params: m.Params},
-		responded: responded{serving: serving{side: &r.side}, to: to},
+		request:   Request{ID: message.ID, Method: message.Method, Params: message.Params},
+		responded: responded{serving: serving{side: &r.side, to: m.Reply}, until: until},
 	}
 	req, c := &in.request, &in.responded
-	in.context = requestContext{lazyctx.Values{Context: ctx}, req}
+	in.context = requestContext{lazyctx.Values{Context: until}, req}
 	c.Reply, c.ctx, req.state = c, &in.context, &c.serving
-	version, fault := r.versionIn(req, to)
+	version, fault := r.versionIn(req, m.Reply)
 	err := r.check(req, version, fault)
+	if invalid != nil {
+		err = &jsonrpc.Error{Code: jsonrpc.CodeOf(invalid), Message: boundary.ErrorText(invalid)}
+	}
 	if err == nil {
 		err = r.set.Enter(&c.Exchange)
 	}
 	switch {
-	case err != nil && req.IsNotification():
-		return nil, req.Failure(err)
 	case err != nil:
-		failed = req.Failure(err)
-		r.cfg.rejected(req.Method, failed)
-		return engine.EncodeError(m.ID, failed), failed
+		failed := req.Failure(err)
+		if !req.IsNotification() {
+			r.cfg.rejected(req.Method, failed)
+		}
+		c.Answer(until, nil, failed)
 	case req.IsNotification():
 		defer c.End()
 		_, err := r.handle(c.ctx, req)
 		r.notified(c.ctx, req, err)
-		return nil, nil
+	default:
+		c.run(nil)
 	}
-	c.run(nil)
-	return c.text, c.failed
 }
 
 // versionIn returns the version that a request names, or the error that rejects it. The _meta of a
 // notification may be absent. to may be nil.
-func (r *Responder) versionIn(req *Request, to transport.Response) (version string, fault *jsonrpc.Error) {
+func (r *Responder) versionIn(req *Request, to transport.Reply) (version string, fault *jsonrpc.Error) {
 	if req.IsNotification() && !modern.Is(req.Params) {
 		return string(r.cfg.Revisions[0]), nil
 	}

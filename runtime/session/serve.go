@@ -26,14 +26,15 @@ type serving struct {
 
 func (st *serving) ID() jsonrpc.ID { return st.ctx.req.ID }
 
-// encoded returns the text of an answer, and the error in it. If text is nil, it encodes failed,
-// unless that is nil, too.
-func (st *serving) encoded(text []byte, failed *jsonrpc.Error) ([]byte, *jsonrpc.Error) {
-	if text == nil && failed != nil {
-		failed = st.ctx.req.Failure(failed)
-		text = engine.EncodeError(st.ctx.req.ID, failed)
+// response returns an answer. If text is nil, it encodes failed, unless that is nil, too, or the
+// error of a notification.
+func (st *serving) response(text []byte, failed *jsonrpc.Error) response {
+	if req := st.ctx.req; text == nil && failed != nil {
+		if failed = req.Failure(failed); !req.IsNotification() {
+			text = engine.EncodeError(req.ID, failed)
+		}
 	}
-	return text, failed
+	return response{st.to, text, failed, st.Session}
 }
 
 // connected is a request that has arrived over the connection of a session. It is the Reply of its
@@ -50,8 +51,7 @@ func (c *connected) Send(ctx context.Context, text []byte) error {
 }
 
 func (c *connected) Answer(ctx context.Context, text []byte, failed *jsonrpc.Error) error {
-	text, failed = c.encoded(text, failed)
-	return c.conn.answer(ctx, response{c.to, text, failed, c.Session})
+	return c.conn.answer(ctx, c.response(text, failed))
 }
 
 func (c *connected) Cancel(cause error) { c.until.Cancel(cause) }
@@ -151,7 +151,7 @@ func (s *Session) refuse(message jsonrpc.Message, err error, m transport.Message
 		return false
 	}
 	s.warn("message rejected", "error", cause)
-	s.reject(message, &jsonrpc.Error{Code: jsonrpc.CodeOf(err), Message: cause}, m)
+	s.reject(&s.cfg, message, &jsonrpc.Error{Code: jsonrpc.CodeOf(err), Message: cause}, m)
 	return true
 }
 
@@ -162,10 +162,10 @@ func invalidAnswer(err error) answer {
 
 var errInvalidAnswer = errors.New("session: invalid answer")
 
-// reject answers a request in m with an error instead of serving it.
-func (s *Session) reject(message jsonrpc.Message, err error, m transport.Message) {
-	failed := boundary.WireError(err)
-	s.cfg.rejected(message.Method, failed)
+// reject answers a request in m with an error instead of serving it. cfg is that of the Responder for
+// a modern request.
+func (s *Session) reject(cfg *Config, message jsonrpc.Message, failed *jsonrpc.Error, m transport.Message) {
+	cfg.rejected(message.Method, failed)
 	s.reply(response{m.Reply, engine.EncodeError(message.ID, failed), failed, m.Session})
 }
 
@@ -235,7 +235,7 @@ func (s *Session) request(message jsonrpc.Message, m transport.Message) (answers
 		return true
 	}
 	if len(message.Method) > maxMethod {
-		s.reject(message, jsonrpc.MethodNotFound(boundary.Text(message.Method, 100)), m)
+		s.reject(&s.cfg, message, boundary.WireError(jsonrpc.MethodNotFound(boundary.Text(message.Method, 100))), m)
 		return true
 	}
 	in := &struct {
@@ -264,9 +264,7 @@ func (s *Session) request(message jsonrpc.Message, m transport.Message) (answers
 		err = s.admit(c)
 	}
 	if err != nil {
-		failed := req.Failure(err)
-		c.side.cfg.rejected(message.Method, failed)
-		s.reply(response{m.Reply, engine.EncodeError(message.ID, failed), failed, m.Session})
+		s.reject(&c.side.cfg, message, req.Failure(err), m)
 		return true
 	}
 	s.life.work.Add(1)

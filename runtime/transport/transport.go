@@ -148,13 +148,10 @@ type Reopener interface {
 // Responder serves modern requests: those of revisions without sessions, such as 2026-07-28, each
 // of which carries its revision and the capabilities of the client in its _meta.
 type Responder interface {
-	// Respond serves a request and returns its answer, a complete message. If that is an error
-	// response, failed is its error. ctx ends if the client cancels the request, and by Cancel of
-	// to; after the former, the answer is not to be sent. Principal and header of the request are
-	// values of ctx. Respond uses to only until it returns. Then the caller ends ctx.
-	//
-	// Respond returns no answer to a notification. failed is the reason if it is rejected.
-	Respond(ctx context.Context, m *jsonrpc.Message, to Response) (answer []byte, failed *jsonrpc.Error)
+	// Receive serves a request or a notification, and returns when it is answered. Its Context ends
+	// if the client cancels the request. Its Reply must not be nil. If a notification is rejected,
+	// Receive calls Answer with the reason and without a text.
+	Receive(m Message)
 
 	// Revisions returns the modern revisions that are served, the preferred one first.
 	Revisions() []mcp.Revision
@@ -162,18 +159,6 @@ type Responder interface {
 	// Supported returns the revisions for the error of a request in another version: the modern
 	// ones that are served, then those of sessions.
 	Supported() []mcp.Revision
-}
-
-// Response is where the notifications of a modern request go before its answer.
-type Response interface {
-	// Send sends a notification, or waits while the client does not read. It is called by one
-	// goroutine at a time. The error is a [*MessageError] if this message cannot be sent. After any
-	// other error, the client cannot receive the answer either, and the caller calls Cancel.
-	Send(text []byte) error
-
-	// Cancel ends the context of the request with cause, and makes Send fail, soon if the client
-	// does not read. The answer can still be sent.
-	Cancel(cause error)
 }
 
 // Described is a [Conn] that describes itself.
@@ -209,7 +194,7 @@ type Message struct {
 	Session uint32
 
 	// Context holds values for the handler of a received message, such as the [Principal] and the
-	// [HTTP] request. Only its values are used. Nil means none.
+	// [HTTP] request. Nil means none. Only a [Responder] uses its end.
 	Context context.Context
 
 	parsed   *jsonrpc.Message // see SetParsed; nil if unknown

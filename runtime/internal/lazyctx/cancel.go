@@ -34,12 +34,12 @@ func (c *Cancellable) Cancel(cause error) {
 	}
 }
 
-// full returns the context of the context package. It allocates it on first use.
-func (c *Cancellable) full() context.Context {
+// full returns the context of the context package, a child of parent. It allocates it on first use.
+func (c *Cancellable) full(parent context.Context) context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.context == nil {
-		c.context, c.cancel = context.WithCancelCause(context.Background())
+		c.context, c.cancel = context.WithCancelCause(parent)
 		if c.ended.Load() {
 			c.cancel(c.cause)
 		}
@@ -51,7 +51,7 @@ func (c *Cancellable) full() context.Context {
 func (c *Cancellable) Deadline() (time.Time, bool) { return time.Time{}, false }
 
 // Done implements [context.Context].
-func (c *Cancellable) Done() <-chan struct{} { return c.full().Done() }
+func (c *Cancellable) Done() <-chan struct{} { return c.full(context.Background()).Done() }
 
 // Err implements [context.Context].
 func (c *Cancellable) Err() error {
@@ -76,9 +76,45 @@ func (c *Cancellable) Cause() error {
 // goroutine. Other keys do not allocate a context.
 func (c *Cancellable) Value(key any) any {
 	if findsParent(key) {
-		return c.full().Value(key)
+		return c.full(context.Background()).Value(key)
 	}
 	return nil
+}
+
+// Child is a [Cancellable] that also ends with its parent, whose values and deadline it has.
+type Child struct {
+	Cancellable
+	Parent context.Context
+}
+
+// Deadline implements [context.Context].
+func (c *Child) Deadline() (time.Time, bool) { return c.Parent.Deadline() }
+
+// Done implements [context.Context].
+func (c *Child) Done() <-chan struct{} { return c.full(c.Parent).Done() }
+
+// Err implements [context.Context].
+func (c *Child) Err() error {
+	if err := c.Cancellable.Err(); err != nil {
+		return err
+	}
+	return c.Parent.Err()
+}
+
+// Cause returns the same as [context.Cause], without allocating a context.
+func (c *Child) Cause() error {
+	if c.Cancellable.Err() != nil {
+		return c.Cancellable.Cause()
+	}
+	return context.Cause(c.Parent)
+}
+
+// Value implements [context.Context]. It allocates a context only as [Cancellable.Value] does.
+func (c *Child) Value(key any) any {
+	if findsParent(key) {
+		return c.full(c.Parent).Value(key)
+	}
+	return c.Parent.Value(key)
 }
 
 // findsParent reports whether the context package looks for a cancellable parent with a key. Its key

@@ -58,6 +58,32 @@ func TestCancellableWithoutCause(t *testing.T) {
 	}
 }
 
+func TestChildEndsWithParentOrByItself(t *testing.T) {
+	for _, waits := range []bool{false, true} {
+		for _, byParent := range []bool{false, true} {
+			cause := errors.New("enough")
+			parent, end := context.WithCancelCause(context.WithValue(t.Context(), key{}, "value"))
+			c := &lazyctx.Child{Parent: parent}
+			if waits {
+				c.Done()
+			}
+			if c.Err() != nil || c.Cause() != nil || c.Value(key{}) != "value" {
+				t.Errorf("from the start: %v, %v, value %v", c.Err(), c.Cause(), c.Value(key{}))
+			}
+			if byParent {
+				end(cause)
+			} else {
+				c.Cancel(cause)
+			}
+			<-c.Done()
+			if c.Err() != context.Canceled || c.Cause() != cause || context.Cause(c) != cause {
+				t.Errorf("ended by %v, because of %v and %v", c.Err(), c.Cause(), context.Cause(c))
+			}
+			end(nil)
+		}
+	}
+}
+
 func TestBothEndsWithEither(t *testing.T) {
 	first, second := errors.New("first"), errors.New("second")
 	for name, use := range map[string]func(b *lazyctx.Both){

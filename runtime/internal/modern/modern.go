@@ -216,7 +216,7 @@ func text(value []byte) (s string) {
 	return s
 }
 
-// Checked is a transport.Response for a request whose params [Read] has accepted.
+// Checked is a transport.Reply for a request whose params [Read] has accepted.
 type Checked interface {
 	// Version returns the version that the params name.
 	Version() string

@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
+	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/eventstream"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
 )
@@ -27,15 +28,18 @@ type answerer struct {
 	version string     // of the request
 	place   *place
 	gone    lazyctx.Values // ends when the client disconnects
-	until   lazyctx.Cancellable
-	ctx     lazyctx.Both // of the Responder; ends with gone and until
+	ctx     lazyctx.Child  // of the message; also ends if nothing can be written
 	moved   progress
 	unwatch func() // nil unless the token is watched
 
-	sending atomic.Bool // Send is writing
-
 	previous, next *answerer // in the list of the Handler, guarded by its mu
 	listed         bool
+
+	mu      sync.Mutex
+	sending context.Context // of Send while it writes; otherwise nil; guarded by mu
+
+	text   []byte // of the answer; nil for a notification
+	failed *jsonrpc.Error
 
 	// writing holds an item while a goroutine writes, which may take Timeouts.Stall. It guards the
 	// following fields.
@@ -52,10 +56,7 @@ const (
 	answerOver                // nothing may be written
 )
 
-var (
-	errAnswerOver = errors.New("the request was answered")
-	errWriter     = errors.New("the http.ResponseWriter panicked")
-)
+var errWriter = errors.New("the http.ResponseWriter panicked")
 
 // newAnswerer returns an answerer for a request or, with a zero id, for a notification. It adds it
 // to the list of the handler, and fails with errDraining if the handler is shutting down. Call
@@ -63,7 +64,7 @@ var (
 func (h *Handler) newAnswerer(ctx context.Context, w http.ResponseWriter, r *http.Request, id jsonrpc.ID, version string, taken *place) (*answerer, error) {
 	a := &answerer{h: h, r: r, id: id, version: version, place: taken, gone: lazyctx.Values{Context: r.Context(), Other: ctx}, writing: make(chan struct{}, 1)}
 	a.stallWriter = newStallWriter(w, h.o.Timeouts.Stall, &a.moved)
-	a.ctx.Set(&a.gone, &a.until)
+	a.ctx.Parent = &a.gone
 	if !h.enlist(a) {
 		return nil, errDraining
 	}
@@ -81,7 +82,7 @@ func (a *answerer) Version() string { return a.version }
 // Waits implements [modern.Checked].
 func (a *answerer) Waits() {
 	if a.unwatch == nil {
-		a.unwatch = a.h.guard.Watch(&a.ctx, a.r, func(error) { a.until.Cancel(errReauthorize) })
+		a.unwatch = a.h.guard.Watch(&a.ctx, a.r, func(error) { a.ctx.Cancel(errReauthorize) })
 	}
 }
 
@@ -101,8 +102,7 @@ func (a *answerer) leave() {
 	a.lock()
 	a.end()
 	a.unlock()
-	a.until.Cancel(nil)
-	a.ctx.Release()
+	a.ctx.Cancel(nil)
 	a.h.delist(a)
 }
 
@@ -117,34 +117,55 @@ func (a *answerer) end() {
 	}
 }
 
-// Send implements [transport.Response]. It waits while the client accepts no data, for
-// Timeouts.Stall at most. The response to a notification has no room for others.
-func (a *answerer) Send(text []byte) error {
+// Send implements [transport.Reply]. It waits while the client accepts no data, for Timeouts.Stall at
+// most. The response to a notification has no room for others.
+func (a *answerer) Send(ctx context.Context, text []byte) error {
 	if a.id.IsZero() {
 		return nil
 	}
 	a.lock()
 	defer a.unlock()
-	a.sending.Store(true) // before begin looks whether Cancel was called
-	defer a.sending.Store(false)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	if err := a.begin(); err != nil {
 		return err
 	}
+	a.sendWith(ctx)
+	a.timer.Reset(a.h.o.Timeouts.Flush)
 	err := a.writeEvent(text)
+	a.sendWith(nil)
 	a.wrote(err)
 	return err
 }
 
-// Cancel implements [transport.Response]. If Send waits, it fails after Timeouts.Flush.
-func (a *answerer) Cancel(cause error) {
-	a.until.Cancel(cause)
-	if a.sending.Load() {
-		time.AfterFunc(a.h.o.Timeouts.Flush, func() { // ends at once
-			if a.sending.Load() {
-				a.h.interrupt(a)
-			}
-		})
+// sendWith sets the context of the message that is being written.
+func (a *answerer) sendWith(ctx context.Context) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.sending = ctx
+}
+
+// hurry interrupts Send if a context has ended while it waits for the client. It returns false if Send
+// is not writing.
+func (a *answerer) hurry() (sending bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.sending == nil:
+		return false
+	case a.sending.Err() != nil || a.ctx.Err() != nil:
+		a.h.interrupt(a)
+	default:
+		a.timer.Reset(a.h.o.Timeouts.Flush)
 	}
+	return true
+}
+
+// Answer implements [transport.Reply]. The goroutine of the HTTP request sends the answer.
+func (a *answerer) Answer(_ context.Context, text []byte, failed *jsonrpc.Error) error {
+	a.text, a.failed = text, failed
+	return nil
 }
 
 // begin makes the response an event stream. It fails if nothing may be written but the answer. The
@@ -152,11 +173,9 @@ func (a *answerer) Cancel(cause error) {
 func (a *answerer) begin() error {
 	switch {
 	case a.state == answerOver:
-		return errAnswerOver
-	case a.gone.Err() != nil:
-		return context.Cause(&a.gone)
-	case a.until.Err() != nil:
-		return a.until.Cause()
+		return transport.ErrAnswered
+	case a.ctx.Err() != nil:
+		return a.ctx.Cause()
 	case a.state == answerPending:
 		a.state = answerStream
 		a.beginStream()
@@ -171,7 +190,7 @@ func (a *answerer) wrote(err error) {
 	case err != nil:
 		a.h.o.Logger.Debug("connection lost", "error", err)
 		a.end()
-		a.until.Cancel(err)
+		a.ctx.Cancel(err)
 	case a.h.o.Streams.KeepAlive > 0:
 		a.timer.Reset(a.h.o.Streams.KeepAlive)
 	default:
@@ -181,6 +200,9 @@ func (a *answerer) wrote(err error) {
 
 // tick begins the event stream of a request that takes long, and writes comments on an idle one.
 func (a *answerer) tick() {
+	if a.hurry() {
+		return
+	}
 	a.lock()
 	defer a.unlock()
 	idle, begun := a.state == answerStream, false
@@ -232,8 +254,8 @@ func (a *answerer) flush(texts ...[]byte) error {
 	return err
 }
 
-// finish writes the answer, unless the client has disconnected. text is nil for a notification.
-func (a *answerer) finish(text []byte, failed *jsonrpc.Error) {
+// finish writes the answer, unless the client has disconnected.
+func (a *answerer) finish() {
 	a.lock()
 	defer a.unlock()
 	stream, over := a.state == answerStream, a.state == answerOver || a.gone.Err() != nil
@@ -241,6 +263,7 @@ func (a *answerer) finish(text []byte, failed *jsonrpc.Error) {
 	if over {
 		return
 	}
+	text, failed := a.text, a.failed
 	if len(text) > a.h.o.Limits.Initialize { // shorter ones are limited by their number
 		if answers := a.place.usage.answers; answers.Take(len(text)) {
 			defer answers.Give(len(text))
@@ -283,7 +306,7 @@ func (a *answerer) answerJSON(status int, text []byte) {
 func (a *answerer) abort(failed *jsonrpc.Error) {
 	a.lock()
 	defer a.unlock()
-	defer a.until.Cancel(failed)
+	defer a.ctx.Cancel(failed)
 	defer a.end() // also if the writer panics
 	if a.state != answerOver && a.gone.Err() == nil {
 		if text, _ := errorResponse(a.id, failed); a.state == answerStream {

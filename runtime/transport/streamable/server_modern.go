@@ -11,6 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/engine"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
+	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
 )
 
@@ -35,8 +36,8 @@ func opens(m *jsonrpc.Message) bool {
 	return m.Kind == jsonrpc.KindRequest && m.Method == mcp.MethodInitialize
 }
 
-// serveModern serves a modern message (MCP Streamable HTTP, "Sending Messages").
-func (h *Handler) serveModern(ctx context.Context, w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, taken *place) {
+// serveModern serves a modern message with a text (MCP Streamable HTTP, "Sending Messages").
+func (h *Handler) serveModern(ctx context.Context, w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, text []byte, taken *place) {
 	notification := m.Kind == jsonrpc.KindNotification
 	switch {
 	case m.Kind != jsonrpc.KindRequest && !notification:
@@ -84,9 +85,11 @@ func (h *Handler) serveModern(ctx context.Context, w http.ResponseWriter, r *htt
 		}
 		a.leave()
 	}()
-	text, failed := h.o.Responder.Respond(&a.ctx, m, a)
+	message := transport.Message{Text: text, Context: &a.ctx, Reply: a}
+	message.SetParsed(m)
+	h.o.Responder.Receive(message)
 	returned = true
-	a.finish(text, failed)
+	a.finish()
 }
 
 // errReauthorize ends a request that waits, such as subscriptions/listen, when its token is no longer valid. The client listens

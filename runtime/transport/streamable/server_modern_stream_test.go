@@ -220,6 +220,28 @@ func TestStalledModernStream(t *testing.T) {
 	}
 }
 
+// A notification that the client does not read fails soon after its context has ended.
+func TestModernNotificationEndsWithContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		took := make(chan time.Duration, 1)
+		s, _ := respond(t, streamable.HandlerOptions{Timeouts: streamable.Timeouts{Stall: time.Hour}}, plain, func(ctx context.Context, _ *session.Request) (codec.Encoder, error) {
+			limited, cancel := context.WithTimeout(ctx, 10*time.Second)
+			defer cancel()
+			peer, _ := session.PeerFrom(ctx)
+			start := time.Now()
+			if err := peer.Notify(limited, "custom/event", session.Raw(`{"text":"`+strings.Repeat("x", 100<<10)+`"}`)); err == nil {
+				t.Error("a notification was sent")
+			}
+			took <- time.Since(start)
+			return nil, nil
+		})
+		s.do("POST", modernRequest(1, "custom/stream"), methodHeader("custom/stream")...) // never read
+		if d := <-took; d < 10*time.Second || d > 12*time.Second {
+			t.Errorf("it fails after %v", d)
+		}
+	})
+}
+
 // A large answer may take any time over a slow connection, and so may a large notification.
 func TestSlowConnectionReceivesLargeModernAnswer(t *testing.T) {
 	for _, stream := range []bool{false, true} {

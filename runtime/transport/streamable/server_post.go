@@ -173,7 +173,7 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	switch {
 	case !h.readPost(ctx, w, r, c, maxBody, p):
 	case p.err == nil && h.isModern(named, &p.message):
-		h.serveModern(ctx, w, r, &p.message, taken)
+		h.serveModern(ctx, w, r, &p.message, p.body, taken)
 	case named && errors.Is(p.err, jsonrpc.ErrBatch):
 		guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "the revision has no batches")
 	default:

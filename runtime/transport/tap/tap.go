@@ -62,14 +62,13 @@ func (c *conn) received(m transport.Message, err error) (transport.Message, erro
 	return m, nil
 }
 
+// Write observes the message before it is sent, so that its answer comes later.
 func (c *conn) Write(ctx context.Context, m transport.Message) error {
-	return c.sent(m.Text, func() error { return c.Conn.Write(ctx, m) })
+	c.o.message(true, m.Text)
+	return c.wrote(c.Conn.Write(ctx, m))
 }
 
-// sent observes a message before it is sent, so that its answer comes later.
-func (c *conn) sent(text []byte, send func() error) error {
-	c.o.message(true, text)
-	err := send()
+func (c *conn) wrote(err error) error {
 	if err != nil {
 		c.o.failed("write", err)
 	}
@@ -85,21 +84,19 @@ type reply struct {
 // Send writes a message to the connection after the answer. The caller would do the same, and the
 // message would be observed twice.
 func (r *reply) Send(ctx context.Context, text []byte) error {
-	return r.c.sent(text, func() error {
-		err := r.Reply.Send(ctx, text)
-		if errors.Is(err, transport.ErrAnswered) {
-			return r.c.Conn.Write(ctx, transport.Message{Text: text})
-		}
-		return err
-	})
+	r.c.o.message(true, text)
+	err := r.Reply.Send(ctx, text)
+	if errors.Is(err, transport.ErrAnswered) {
+		err = r.c.Conn.Write(ctx, transport.Message{Text: text})
+	}
+	return r.c.wrote(err)
 }
 
 func (r *reply) Answer(ctx context.Context, text []byte, failed *jsonrpc.Error) error {
-	answer := func() error { return r.Reply.Answer(ctx, text, failed) }
-	if text == nil {
-		return answer()
+	if text != nil {
+		r.c.o.message(true, text)
 	}
-	return r.c.sent(text, answer)
+	return r.c.wrote(r.Reply.Answer(ctx, text, failed))
 }
 
 // Log returns a connection that logs each message of c as an event at level debug, with its
