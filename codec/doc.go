@@ -24,24 +24,21 @@
 //
 // # What is refused
 //
-// RFC 8259 leaves some things to the receiver. These are the choices made here; each has its own
-// error.
+// RFC 8259 leaves some things to the receiver. These are the choices made here. Their errors wrap
+// [ErrSyntax] unless another class is named.
 //
-//   - A text that breaks the grammar: [ErrSyntax], or a finer error that wraps it (sections 2 to
-//     7).
-//   - Anything but white space after the value: [ErrTrailing] (section 2).
-//   - A text that ends early, the empty text included: [ErrEOF].
-//   - A byte order mark: [ErrBOM] (section 8.1 lets a receiver ignore one, and forbids sending
-//     one).
-//   - Bytes that are not UTF-8: [ErrUTF8] (section 8.1). They are never replaced by U+FFFD.
-//   - An escape that names half of a surrogate pair: [ErrSurrogate] (section 8.2).
+//   - A text that breaks the grammar (sections 2 to 7).
+//   - Anything but white space after the value (section 2).
+//   - A text that ends early, the empty text included. The error wraps [io.ErrUnexpectedEOF], too.
+//   - A byte order mark (section 8.1 lets a receiver ignore one, and forbids sending one).
+//   - Bytes that are not UTF-8 (section 8.1). They are never replaced by U+FFFD.
+//   - An escape that names half of a surrogate pair (section 8.2).
 //   - Two members of one object with the same name, compared after escapes are decoded:
 //     [ErrDuplicate] (section 4). That holds at every depth, in raw values too.
 //   - A value that takes more than 20 bytes of memory for each byte of the text, and 256 KiB, such as
-//     a long list of empty objects: [ErrMemory]. Strings and raw values do not count, because they
+//     a long list of empty objects: [ErrLimit]. Strings and raw values do not count, because they
 //     take about as much as their text.
-//   - More than [MaxDepth], [MaxSize] or [MaxString] allow: [ErrDepth], [ErrSize], [ErrStringSize]
-//     (section 9).
+//   - More than [MaxDepth], [MaxSize] or [MaxString] allow: [ErrLimit] (section 9).
 //
 // Names are compared exactly: "ID" is not "id". Numbers have no limit of their own: a number that
 // does not fit an int64 or a float64 keeps its text (section 6).

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec/internal/scan"
 	"github.com/mcpwire/mcpwire/codec/wire"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 )
 
 // Error is the error type of this package. It says what is wrong and where.
@@ -22,8 +23,7 @@ type Error struct {
 	// value. It points at a wrong member value, at a repeated member, or, for broken grammar, at
 	// the value that was being read.
 	Pointer string
-	// Err is the cause, never nil: one of the errors below, possibly wrapped with detail, or the
-	// error given to Fail.
+	// Err is the cause, never nil: it wraps one of the errors below, or is the error given to Fail.
 	Err error
 
 	writing bool // the error is from a Writer
@@ -77,7 +77,7 @@ func failure(r *wire.Reader, data []byte) error {
 	}
 	line, column := Position(data, at)
 	e := &Error{Offset: int64(at), Line: line, Column: column, Err: err}
-	if err != ErrSize { // else nothing was read, and the pointer could have any length
+	if err != jsonfault.Size { // else nothing was read, and the pointer could have any length
 		e.Pointer = scan.PointerTo(data, at)
 	}
 	return e
@@ -93,31 +93,23 @@ func writeFailure(w *wire.Writer) error {
 	return &Error{Offset: int64(f.Offset), Line: 1, Column: f.Offset + 1, Pointer: f.Pointer, Err: f.Err, writing: true}
 }
 
-// Malformed text: wrong for every type. See the package comment for the rule behind each.
+// The classes of errors. The text of an [Error] says which rule is broken; see the package comment.
 var (
-	ErrSyntax      = scan.ErrSyntax      // the grammar is broken
-	ErrBOM         = scan.ErrBOM         // byte order mark; wraps ErrSyntax
-	ErrControlChar = scan.ErrControlChar // control character in a string; wraps ErrSyntax
-	ErrEscape      = scan.ErrEscape      // bad escape in a string; wraps ErrSyntax
-	ErrNumber      = scan.ErrNumber      // malformed number; wraps ErrSyntax
-	ErrLiteral     = scan.ErrLiteral     // misspelled true, false or null; wraps ErrSyntax
-	ErrEOF         = scan.ErrEOF         // the text ends early; wraps io.ErrUnexpectedEOF
-	ErrTrailing    = scan.ErrTrailing    // something follows the value
-	ErrUTF8        = scan.ErrUTF8        // invalid UTF-8, also when writing
-	ErrSurrogate   = scan.ErrSurrogate   // escape of half a surrogate pair, such as "\ud800"
-	ErrDuplicate   = scan.ErrDuplicate   // a member name appears twice in one object
-	ErrDepth       = scan.ErrDepth       // nested too deeply, see MaxDepth
-	ErrSize        = scan.ErrSize        // the text is too long, see MaxSize
-	ErrStringSize  = scan.ErrStringSize  // a string is too long, see MaxString
-	ErrMemory      = scan.ErrMemory      // the value needs too much memory for the length of the text
-)
-
-// Well-formed text, or a Go value, of the wrong shape.
-var (
-	ErrType    = scan.ErrType    // a value of the wrong kind, such as a string in place of an object
-	ErrInteger = scan.ErrInteger // 1.5 where an integer is needed, but not 1.0 or 1e3
-	ErrFloat   = scan.ErrFloat   // when writing: an infinity or NaN
-	ErrNoValue = scan.ErrNoValue // when writing: nil or empty, where a value is required
+	// ErrSyntax means that the text is no JSON: its grammar is broken, it ends early or is followed by
+	// something, or a string is not Unicode. The last is also an error when writing. If the text ends
+	// early, the error wraps [io.ErrUnexpectedEOF], too.
+	ErrSyntax = jsonfault.Syntax
+	// ErrDuplicate means that a member name appears twice in one object.
+	ErrDuplicate = jsonfault.Duplicate
+	// ErrLimit means that the text exceeds a limit: see [MaxDepth], [MaxSize] and [MaxString], and the
+	// limit on memory in the package comment.
+	ErrLimit = jsonfault.Limit
+	// ErrType means that a value has the wrong kind, such as a string in place of an object, or 1.5
+	// where an integer is needed.
+	ErrType = jsonfault.Type
+	// ErrNoValue means that there is nothing that JSON can express, when writing: nil or an empty value
+	// where a value is required, an infinity or NaN.
+	ErrNoValue = jsonfault.NoValue
 )
 
 // Code returns the JSON-RPC 2.0 error code for an error from reading: -32700 (parse error) for
@@ -129,7 +121,7 @@ func Code(err error) int {
 	switch {
 	case !ok || e.writing:
 		return 0
-	case scan.Malformed(e.Err):
+	case jsonfault.Malformed(e.Err):
 		return -32700
 	}
 	return -32602

@@ -19,7 +19,7 @@ var pointMembers = wire.Members{Names: []string{`"x":`, `"y":`, `"label":`}}
 
 func (p *point) DecodeJSON(r *wire.Reader) {
 	*p = point{}
-	o := r.Enter(&pointMembers, (*wire.Extra)(&p.Extra))
+	o := r.Enter(&pointMembers, &p.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0:
@@ -37,13 +37,13 @@ func (p *point) DecodeJSON(r *wire.Reader) {
 func (p *point) EncodeJSON(w *wire.Writer) {
 	start := w.Begin()
 	w.Key(`,"x":`)
-	w.IntExact(p.X, wire.Extra(p.Extra), "x")
+	w.IntExact(p.X, p.Extra, "x")
 	w.Key(`,"y":`)
-	w.IntExact(p.Y, wire.Extra(p.Extra), "y")
+	w.IntExact(p.Y, p.Extra, "y")
 	if p.Label != nil {
 		w.KeyText(`,"label":"`, *p.Label)
 	}
-	w.EndExtra(start, wire.Extra(p.Extra), &pointMembers)
+	w.EndExtra(start, p.Extra, &pointMembers)
 }
 
 func Example() {

@@ -72,7 +72,7 @@ func (n Number) scan() (text []byte, digits, ok bool) {
 // DecodeJSON reads the number.
 func (n *Number) DecodeJSON(r *wire.Reader) { *n = Number(r.Number()) }
 
-// EncodeJSON writes the number. It fails with [ErrNoValue] if n is empty, and with [ErrNumber] if
+// EncodeJSON writes the number. It fails with [ErrNoValue] if n is empty, and with [ErrSyntax] if
 // it is no JSON number.
 func (n Number) EncodeJSON(w *wire.Writer) { w.Number(string(n)) }
 

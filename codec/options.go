@@ -15,7 +15,7 @@ type Option func(*wire.Limits)
 // [ErrDepth]. The default, also used for n < 1, is [DefaultMaxDepth].
 func MaxDepth(n int) Option { return func(l *wire.Limits) { l.Depth = n } }
 
-// MaxSize allows a text of n bytes; a longer text is rejected with [ErrSize] before it is read. The
+// MaxSize allows a text of n bytes; a longer text is rejected with an [ErrLimit] before it is read. The
 // default, also used for n < 1, is [DefaultMaxSize].
 func MaxSize(n int) Option { return func(l *wire.Limits) { l.Size = n } }
 
@@ -30,7 +30,7 @@ func AllowSize(text []byte) []Option {
 }
 
 // MaxString allows n bytes between the quotes of a string or a member name, counted before escapes
-// are decoded. A longer string is rejected with [ErrStringSize]. The default, also used for n < 1,
+// are decoded. A longer string is rejected with an [ErrLimit]. The default, also used for n < 1,
 // is the limit of [MaxSize].
 func MaxString(n int) Option { return func(l *wire.Limits) { l.String = n } }
 

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/mcpwire/mcpwire/codec/wire"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 )
 
 // Scalar is a string, a number or a boolean. The zero value is none of them. Scalars may be
@@ -25,10 +26,10 @@ func IntScalar(i int64) Scalar { return Scalar{wire.ScalarInteger, strconv.Forma
 func BoolScalar(b bool) Scalar { return Scalar{wire.ScalarBool, strconv.FormatBool(b)} }
 
 // NumberScalar returns the number n as a Scalar that keeps its text. It fails with an error that
-// wraps [ErrNumber] if n is no JSON number.
+// wraps [ErrSyntax] if n is no JSON number.
 func NumberScalar(n Number) (Scalar, error) {
 	if _, _, ok := n.scan(); !ok {
-		return Scalar{}, fmt.Errorf("%w: %q", ErrNumber, string(n))
+		return Scalar{}, fmt.Errorf("%w: %q", jsonfault.Number, string(n))
 	}
 	return numberScalar(n), nil
 }
@@ -92,8 +93,8 @@ func (s Scalar) String() string {
 	return string(text)
 }
 
-// ReadScalar reads a scalar of one of the allowed kinds. Another kind fails with [ErrType], and a
-// number that is no integer, where only integers are allowed, with [ErrInteger].
+// ReadScalar reads a scalar of one of the allowed kinds. Another kind fails with [ErrType], and so
+// does a number that is no integer, where only integers are allowed.
 func ReadScalar(r *wire.Reader, allow wire.ScalarKind) Scalar {
 	kind, text := r.Scalar(allow)
 	return Scalar{kind, text}

@@ -34,8 +34,8 @@ func (a answerTo) ReadResult(r *wire.Reader, id jsonrpc.ID) codec.Value {
 	return ReadMethodResult(r, string(a))
 }
 
-// ReadsAnyResult marks that ReadResult does not need the id, because the method is known.
-func (a answerTo) ReadsAnyResult() {}
+// NeedsID returns false, because the method is known.
+func (a answerTo) NeedsID() bool { return false }
 
 // Conversation gives types to the messages of one connection, both directions together, in the
 // order in which they were sent. The type of a result depends on the request with the same id, and
@@ -143,6 +143,8 @@ func (p *payloads) ReadParams(r *wire.Reader, method string) codec.Value {
 	}
 	return ReadMethodParams(r, method)
 }
+
+func (p *payloads) NeedsID() bool { return true }
 
 func (p *payloads) ReadResult(r *wire.Reader, id jsonrpc.ID) codec.Value {
 	req, candidates := p.c.asked(id, p.from)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
@@ -45,13 +46,13 @@ func TestMemoryOfHostileLists(t *testing.T) {
 			} {
 				text := []byte(`{"` + list + `":[` + strings.Repeat(element+",", size/(len(element)+1)) + element + `]}`)
 				bytes, err := live(t, text, definition)
-				if err != nil && !errors.Is(err, codec.ErrMemory) {
+				if err != nil && !errors.Is(err, jsonfault.Memory) {
 					t.Errorf("%s of %s: %v", list, element, err)
 				}
 				if perByte := float64(bytes) / float64(len(text)); perByte > maxLive {
 					t.Errorf("%s of %s: %.1f bytes of memory for each byte of the text", list, element, perByte)
 				}
-				if errors.Is(err, codec.ErrMemory) {
+				if errors.Is(err, jsonfault.Memory) {
 					if refused++; codec.Code(err) != -32700 {
 						t.Errorf("%s of %s: code %d", list, element, codec.Code(err))
 					}

@@ -14,6 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/internal/gen/load"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/schema"
 )
@@ -167,11 +168,11 @@ func TestDecodeParamsAndResult(t *testing.T) {
 			t.Errorf("wrong shape: got %v", err)
 		}
 		_, err = decode("tools/call", []byte(`{"name":"n","content":[]} x`))
-		if !errors.Is(err, codec.ErrTrailing) {
+		if !errors.Is(err, jsonfault.Trailing) {
 			t.Errorf("trailing text: got %v", err)
 		}
 		_, err = decode("tools/call", []byte(`{"name":"n","content":[[[]]]}`), codec.MaxDepth(3))
-		if !errors.Is(err, codec.ErrDepth) {
+		if !errors.Is(err, jsonfault.Depth) {
 			t.Errorf("too deep: got %v", err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
@@ -98,7 +99,7 @@ func TestUnmarshalInsideOtherTypes(t *testing.T) {
 		}
 		err = engine.unmarshal([]byte(`{"task":{"ttl":1.5}}`), new(readable))
 		var e *codec.Error
-		if !errors.As(err, &e) || e.Pointer != "/ttl" || !errors.Is(err, codec.ErrInteger) {
+		if !errors.As(err, &e) || e.Pointer != "/ttl" || !errors.Is(err, jsonfault.Integer) {
 			t.Errorf("%s: a fraction for an integer: %v", engine.name, err)
 		}
 	}

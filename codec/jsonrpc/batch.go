@@ -7,10 +7,11 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/wire"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 )
 
-// MaxBatch is the largest number of messages in a batch.
-const MaxBatch = 1000
+// maxBatch is the largest number of messages in a batch.
+const maxBatch = 1000
 
 // Item is one element of a batch: a message, or an error and the parts of the message that could be
 // read, as from [Parse].
@@ -26,8 +27,7 @@ func IsBatch(data []byte) bool {
 
 // ParseBatch decodes a batch. Batches exist only in protocol revision 2025-03-26; for other
 // revisions use [Parse], which rejects them. The error is not nil if the text is malformed, not an
-// array ([ErrNoBatch]), empty ([ErrEmptyBatch]) or too long ([ErrBatchSize]). Otherwise each Item
-// has the error of its own element.
+// array, empty, or has more than 1000 messages. Otherwise each Item has the error of its own element.
 func ParseBatch(data []byte, opts ...codec.Option) ([]Item, error) {
 	return parseBatch(data, false, opts...)
 }
@@ -66,7 +66,7 @@ func elements(r *wire.Reader) []span {
 	if r.Kind() != wire.KindArray {
 		r.Skip()
 		r.End()
-		r.Fail(start, ErrNoBatch)
+		r.Fail(start, jsonfault.NoBatch)
 		return nil
 	}
 	var spans []span
@@ -74,7 +74,7 @@ func elements(r *wire.Reader) []span {
 	for r.Array(); r.More(); {
 		at := r.Offset()
 		r.Skip()
-		if len(spans) == MaxBatch {
+		if len(spans) == maxBatch {
 			tooMany = at
 			continue
 		}
@@ -83,15 +83,14 @@ func elements(r *wire.Reader) []span {
 	r.End()
 	switch {
 	case tooMany >= 0:
-		r.Fail(tooMany, ErrBatchSize)
+		r.Fail(tooMany, jsonfault.BatchSize)
 	case len(spans) == 0:
-		r.Fail(start, ErrEmptyBatch)
+		r.Fail(start, jsonfault.EmptyBatch)
 	}
 	return spans
 }
 
-// AppendBatch appends messages as a batch to dst; see [codec.Append]. It fails with [ErrEmptyBatch]
-// if there are none.
+// AppendBatch appends messages as a batch to dst; see [codec.Append]. It fails if there are none.
 func AppendBatch(dst []byte, messages []Message) ([]byte, error) {
 	return codec.Append(dst, batch(messages))
 }
@@ -101,7 +100,7 @@ type batch []Message
 
 func (b batch) EncodeJSON(w *wire.Writer) {
 	if len(b) == 0 {
-		w.Fail("", ErrEmptyBatch)
+		w.Fail("", jsonfault.EmptyBatch)
 	}
 	wire.EncodeList(w, b)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/internal/hostile"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 )
 
 func TestParseBatch(t *testing.T) {
@@ -18,9 +19,9 @@ func TestParseBatch(t *testing.T) {
 		t.Fatalf("%d items, %v", len(items), err)
 	}
 	for i, want := range map[int]refusal{
-		1: {ErrObject, 45, "/1", invalidRequest, 0, ID{}},
-		2: {ErrMethod, 87, "/2/method", invalidRequest, KindRequest, codec.StringScalar("x")},
-		3: {ErrBatch, 94, "/3", invalidRequest, 0, ID{}},
+		1: {jsonfault.NotObject, 45, "/1", invalidRequest, 0, ID{}},
+		2: {jsonfault.Method, 87, "/2/method", invalidRequest, KindRequest, codec.StringScalar("x")},
+		3: {jsonfault.Batch, 94, "/3", invalidRequest, 0, ID{}},
 	} {
 		want.check(t, text, items[i].Message, items[i].Err)
 	}
@@ -42,10 +43,10 @@ func TestParseReceivedBatchToleratesFaultsOfPeers(t *testing.T) {
 	if m := items[0].Message; items[0].Err != nil || m.Kind != KindRequest || m.Params != nil {
 		t.Errorf("null params: %+v, %v", m, items[0].Err)
 	}
-	if items[1].Message.Kind != KindResponse || !errors.Is(items[1].Err, ErrNeither) {
+	if items[1].Message.Kind != KindResponse || !errors.Is(items[1].Err, jsonfault.Neither) {
 		t.Errorf("only an id: %+v, %v", items[1].Message, items[1].Err)
 	}
-	if !errors.Is(items[2].Err, ErrObject) {
+	if !errors.Is(items[2].Err, jsonfault.NotObject) {
 		t.Errorf("a number: %v", items[2].Err)
 	}
 	long := `[{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":["` + strings.Repeat(`","`, codec.DefaultMaxSize/3) + `"]}}]`
@@ -80,10 +81,10 @@ func TestParseHostileBatches(t *testing.T) {
 }
 
 func TestAppendBatchRejectsInvalidBatch(t *testing.T) {
-	if out, err := AppendBatch([]byte("x"), nil); string(out) != "x" || !errors.Is(err, ErrEmptyBatch) {
+	if out, err := AppendBatch([]byte("x"), nil); string(out) != "x" || !errors.Is(err, jsonfault.EmptyBatch) {
 		t.Errorf("wrote %s, %v", out, err)
 	}
-	if out, err := AppendBatch(nil, []Message{NewNotification("n", nil), {}}); out != nil || !errors.Is(err, ErrNeither) {
+	if out, err := AppendBatch(nil, []Message{NewNotification("n", nil), {}}); out != nil || !errors.Is(err, jsonfault.Neither) {
 		t.Errorf("wrote %s, %v", out, err)
 	} else if e, ok := errors.AsType[*codec.Error](err); !ok || e.Pointer != "/1" {
 		t.Errorf("at %v", err)

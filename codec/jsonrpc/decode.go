@@ -7,8 +7,8 @@ import (
 	"sync"
 
 	"github.com/mcpwire/mcpwire/codec"
-	"github.com/mcpwire/mcpwire/codec/internal/scan"
 	"github.com/mcpwire/mcpwire/codec/wire"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 )
 
 // Parse decodes data, which must be exactly one message. The error is a [*codec.Error]; the package
@@ -27,7 +27,7 @@ func Parse(data []byte, opts ...codec.Option) (Message, error) {
 //
 // It tolerates two faults of existing peers: it ignores a byte order mark, and params that are null
 // count as absent. A message with an id, but without a method, params, a result or an error, is
-// invalid ([ErrNeither]), and its Kind is [KindResponse]: it is most likely a response whose empty
+// invalid, and its Kind is [KindResponse]: it is most likely a response whose empty
 // result was omitted. Offsets in errors do not count the byte order mark.
 func ParseReceived(text []byte) (Message, error) {
 	text = bytes.TrimPrefix(text, byteOrderMark)
@@ -54,13 +54,9 @@ func CanonicalID(id ID) ID {
 type Payloads interface {
 	ReadParams(r *wire.Reader, method string) codec.Value
 	ReadResult(r *wire.Reader, id ID) codec.Value
-}
-
-// AnyResult is implemented by [Payloads] that can decode a result without the id of the response. A
-// result that stands before the id is then decoded in the same pass, too.
-type AnyResult interface {
-	Payloads
-	ReadsAnyResult()
+	// NeedsID reports whether ReadResult needs the id. If not, a result that stands before the id is
+	// decoded in the same pass, too.
+	NeedsID() bool
 }
 
 // ParseTyped is [Parse] that also decodes params and results with p, in one pass over the text. The
@@ -85,7 +81,7 @@ func parse(data []byte, p Payloads, tolerant bool, opts ...codec.Option) (Messag
 	d.message()
 	r.End()
 	r.Fail(d.faultAt, d.fault)
-	d.m.Extra = codec.Extra(parser.extra)
+	d.m.Extra = parser.extra
 	at, fault := parser.release()
 	if fault != nil {
 		return d.m, located(data, at, fault, opts)
@@ -171,16 +167,6 @@ type decoder struct {
 	shape   error // of a payload; it counts only if nothing is wrong with the message itself
 }
 
-// DecodeJSON reads the message; see [Parse].
-func (m *Message) DecodeJSON(r *wire.Reader) {
-	*m = Message{}
-	d := decoder{r: r, extra: (*wire.Extra)(&m.Extra)}
-	d.message()
-	r.Fail(d.faultAt, d.fault)
-	d.m.Extra = m.Extra
-	*m = d.m
-}
-
 // message reads the message. Malformed text fails the Reader; a fault of the message is recorded in
 // the decoder with its offset.
 func (d *decoder) message() {
@@ -188,9 +174,9 @@ func (d *decoder) message() {
 	start := r.Offset()
 	if kind := r.Kind(); kind != wire.KindObject {
 		r.Skip()
-		d.fail(start, ErrObject)
+		d.fail(start, jsonfault.NotObject)
 		if kind == wire.KindArray {
-			d.fault = ErrBatch
+			d.fault = jsonfault.Batch
 		}
 		return
 	}
@@ -219,9 +205,9 @@ func (d *decoder) member(i int) {
 			return
 		}
 		if r.Kind() != wire.KindString {
-			d.mistyped(ErrVersion, "string")
+			d.mistyped(jsonfault.Version, "string")
 		} else if string(r.TextBytes()) != "2.0" {
-			d.fail(at, ErrVersion)
+			d.fail(at, jsonfault.Version)
 		}
 	case memberID:
 		d.record(seenID)
@@ -230,7 +216,7 @@ func (d *decoder) member(i int) {
 	case memberMethod:
 		d.record(seenMethod)
 		if r.Kind() != wire.KindString {
-			d.mistyped(ErrMethod, "string")
+			d.mistyped(jsonfault.Method, "string")
 		} else {
 			d.m.Method = r.Text()
 		}
@@ -245,7 +231,7 @@ func (d *decoder) member(i int) {
 		d.record(seenResult)
 		d.at.result = r.Offset()
 		if r.Kind() != wire.KindObject {
-			d.mistyped(ErrResult, "object")
+			d.mistyped(jsonfault.Result, "object")
 			return
 		}
 		mark := r.Checkpoint()
@@ -263,11 +249,7 @@ func (d *decoder) member(i int) {
 
 // readsResult reports whether enough is known to decode a result.
 func (d *decoder) readsResult() bool {
-	if !d.m.ID.IsZero() {
-		return true
-	}
-	_, any := d.types.(AnyResult)
-	return any
+	return !d.m.ID.IsZero() || !d.types.NeedsID()
 }
 
 // payload stores v, which was read from mark on, and reports whether it is not nil. It skips a
@@ -280,7 +262,7 @@ func (d *decoder) payload(mark wire.Checkpoint, v codec.Value) bool {
 		d.m.Payload = v
 		return true
 	}
-	if at, err := d.r.Failure(); !scan.Malformed(err) {
+	if at, err := d.r.Failure(); !jsonfault.Malformed(err) {
 		d.r.Rewind(mark)
 		d.shapeAt, d.shape = at, err
 		d.r.Skip()
@@ -330,7 +312,7 @@ func (d *decoder) id() {
 	case wire.KindString, wire.KindNumber:
 		id := codec.ReadScalar(r, wire.ScalarString|wire.ScalarNumber)
 		if id.Kind() == wire.ScalarNumber {
-			d.fail(d.at.id, fmt.Errorf("%w: %w", ErrID, codec.ErrInteger))
+			d.fail(d.at.id, fmt.Errorf("%w: %w", jsonfault.ID, jsonfault.Integer))
 			return
 		}
 		d.m.ID = id
@@ -338,7 +320,7 @@ func (d *decoder) id() {
 		d.nullID = true
 		r.Keep(d.extra, "id")
 	default:
-		d.mistyped(ErrID, "string or integer")
+		d.mistyped(jsonfault.ID, "string or integer")
 	}
 }
 
@@ -351,12 +333,12 @@ func (d *decoder) error() {
 		return
 	}
 	at, rule := r.Failure()
-	if scan.Malformed(rule) {
+	if jsonfault.Malformed(rule) {
 		return
 	}
 	r.Rewind(mark)
-	if !errors.Is(rule, ErrError) {
-		rule = fmt.Errorf("%w: %w", ErrError, rule)
+	if !errors.Is(rule, jsonfault.Error) {
+		rule = fmt.Errorf("%w: %w", jsonfault.Error, rule)
 	}
 	d.fail(at, rule)
 	r.Skip()
@@ -405,19 +387,19 @@ func (d *decoder) checkMembers(start int) {
 	both := d.seen & (seenResult | seenError)
 	switch {
 	case both == seenResult|seenError:
-		d.fail(max(d.at.result, d.at.error), ErrBoth)
+		d.fail(max(d.at.result, d.at.error), jsonfault.Both)
 	case both != 0 && d.seen&seenMethod != 0:
-		d.fail(max(d.at.result, d.at.error), ErrMixed)
+		d.fail(max(d.at.result, d.at.error), jsonfault.Mixed)
 	}
 	switch {
 	case d.seen&seenVersion == 0:
-		d.fail(start, ErrVersion)
+		d.fail(start, jsonfault.Version)
 	case m.Kind == KindInvalid, m.Kind == KindResponse && d.seen&seenResult == 0:
-		d.fail(start, ErrNeither)
+		d.fail(start, jsonfault.Neither)
 	case d.nullID && m.Kind != KindErrorResponse:
-		d.fail(d.at.id, fmt.Errorf("%w: %w", ErrID, wire.WrongKind("string or integer", wire.KindNull)))
+		d.fail(d.at.id, fmt.Errorf("%w: %w", jsonfault.ID, wire.WrongKind("string or integer", wire.KindNull)))
 	case m.Kind == KindResponse && d.seen&seenID == 0:
-		d.fail(start, ErrNoID)
+		d.fail(start, jsonfault.NoID)
 	}
 	if d.seen&seenParams == 0 {
 		return
@@ -429,22 +411,22 @@ func (d *decoder) checkMembers(start int) {
 	case d.params == wire.KindNull && d.tolerant:
 		m.Params = nil
 	case d.params == wire.KindArray:
-		d.fail(d.at.params, ErrPositional)
+		d.fail(d.at.params, jsonfault.Positional)
 	case d.params != wire.KindObject:
-		d.fail(d.at.params, fmt.Errorf("%w: %w", ErrParams, wire.WrongKind("object", d.params)))
+		d.fail(d.at.params, fmt.Errorf("%w: %w", jsonfault.Params, wire.WrongKind("object", d.params)))
 	}
 }
 
-// DecodeJSON reads an error object. It fails with [ErrError] if the value is not an object or has
-// no code or no message.
+// DecodeJSON reads an error object. It fails if the value is not an object or has no
+// code or no message.
 func (e *Error) DecodeJSON(r *wire.Reader) {
 	*e = Error{}
 	start := r.Offset()
 	if kind := r.Kind(); kind != wire.KindObject && kind != wire.KindInvalid {
-		r.Fail(start, fmt.Errorf("%w: %w", ErrError, wire.WrongKind("object", kind)))
+		r.Fail(start, fmt.Errorf("%w: %w", jsonfault.Error, wire.WrongKind("object", kind)))
 		return
 	}
-	o := r.Enter(&errorMembers, (*wire.Extra)(&e.Extra))
+	o := r.Enter(&errorMembers, &e.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0:
@@ -458,12 +440,12 @@ func (e *Error) DecodeJSON(r *wire.Reader) {
 		}
 	}
 	if !o.Has(0) || !o.Has(1) {
-		r.Fail(start, ErrError)
+		r.Fail(start, jsonfault.Error)
 	}
 }
 
 // Null is allowed for all of them here, so that reading a code or a message that is null fails with
-// ErrType.
+// codec.ErrType.
 var errorMembers = wire.Members{
 	Names: []string{`"code":`, `"message":`, `"data":`},
 	Null:  1<<3 - 1,

@@ -9,26 +9,24 @@
 // # Rejected messages
 //
 // [Parse] reads one message from text that package codec accepts. The protocol restricts JSON-RPC,
-// and so does this package. Each rule below has its own error, wrapped in a [*codec.Error] with the
-// position. Unless noted otherwise, its [CodeOf] is -32600 (invalid request).
+// and so does this package. A message that breaks one of these rules fails with a [*codec.Error] that
+// says which one, and where. Unless noted otherwise, its [CodeOf] is -32600 (invalid request).
 //
 //   - The text is malformed: an error of package codec, with code -32700. It takes precedence over
 //     all other errors, wherever it is in the text.
-//   - The message is not an object: [ErrObject]. It is an array where no batch is allowed:
-//     [ErrBatch].
-//   - "jsonrpc" is missing or is not "2.0": [ErrVersion].
-//   - The id is neither a string nor an integer: [ErrID]. Integers may have any size and form (7,
+//   - The message is not an object. An array is only allowed where a batch is.
+//   - "jsonrpc" is missing or is not "2.0".
+//   - The id is neither a string nor an integer. Integers may have any size and form (7,
 //     1.0, 1e3, 99999999999999999999), and the empty string is an id; all keep their exact text.
 //     1.5 is rejected. So is null, except in an error response: some peers send it if they could
 //     not read the id of the request.
-//   - A response has no id: [ErrNoID]. An error response may have none.
-//   - The method is not a string: [ErrMethod].
-//   - Params are not an object: [ErrParams] or, for an array, [ErrPositional], with code -32602
-//     (invalid params). JSON-RPC has positional params, but no method of the protocol takes them.
-//   - The result is not an object (null included): [ErrResult].
-//   - The error is not an object with an integer "code" and a string "message": [ErrError].
-//   - The message has a result and an error: [ErrBoth]; a method and one of these: [ErrMixed]; none
-//     of the three: [ErrNeither].
+//   - A response has no id. An error response may have none.
+//   - The method is not a string.
+//   - Params are not an object. For an array, the code is -32602 (invalid params): JSON-RPC has
+//     positional params, but no method of the protocol takes them.
+//   - The result is not an object (null included).
+//   - The error is not an object with an integer "code" and a string "message".
+//   - The message has a result and an error, or a method and one of these, or none of the three.
 //
 // [ParseReceived] and [ParseReceivedBatch], for peers that are connected now, tolerate some faults;
 // [CanonicalID] helps to match the ids of their responses.

@@ -3,6 +3,7 @@ package jsonrpc
 import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/wire"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 )
 
 // EncodeJSON writes the message. It fails with the error that [Parse] would return for the result
@@ -39,44 +40,44 @@ func (m *Message) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"error":`)
 		m.Error.EncodeJSON(w)
 	}
-	w.EndExtra(start, wire.Extra(m.Extra), &members)
+	w.EndExtra(start, m.Extra, &members)
 }
 
 // check makes w fail unless the fields fit the kind.
 func (m *Message) check(w *wire.Writer) {
 	switch id := m.ID.Kind(); {
 	case id&^(wire.ScalarString|wire.ScalarInteger) != 0:
-		w.Fail("id", ErrID)
+		w.Fail("id", jsonfault.ID)
 	case id == 0 && (m.Kind == KindRequest || m.Kind == KindResponse):
-		w.Fail("id", ErrNoID)
+		w.Fail("id", jsonfault.NoID)
 	case id != 0 && m.Kind == KindNotification:
-		w.Fail("id", ErrMixed)
+		w.Fail("id", jsonfault.Mixed)
 	}
 	call := m.Kind == KindRequest || m.Kind == KindNotification
 	switch {
 	case m.Kind == KindInvalid || m.Kind > KindErrorResponse:
-		w.Fail("", ErrNeither)
+		w.Fail("", jsonfault.Neither)
 	case !call && m.Method != "":
-		w.Fail("method", ErrMixed)
+		w.Fail("method", jsonfault.Mixed)
 	case !call && len(m.Params) > 0:
-		w.Fail("params", ErrMixed)
+		w.Fail("params", jsonfault.Mixed)
 	case m.Kind != KindResponse && len(m.Result) > 0:
-		w.Fail("result", ErrMixed)
+		w.Fail("result", jsonfault.Mixed)
 	case m.Kind == KindResponse && len(m.Result) == 0 && m.Payload == nil:
 		w.Fail("result", codec.ErrNoValue)
 	case m.Kind != KindErrorResponse && m.Error != nil:
-		w.Fail("error", ErrMixed)
+		w.Fail("error", jsonfault.Mixed)
 	case m.Kind == KindErrorResponse && m.Error == nil:
 		w.Fail("error", codec.ErrNoValue)
 	}
 	if m.Payload != nil {
 		switch {
 		case len(m.Params) > 0:
-			w.Fail("params", ErrMixed)
+			w.Fail("params", jsonfault.Mixed)
 		case len(m.Result) > 0:
-			w.Fail("result", ErrMixed)
+			w.Fail("result", jsonfault.Mixed)
 		case m.Kind == KindErrorResponse:
-			w.Fail("error", ErrMixed)
+			w.Fail("error", jsonfault.Mixed)
 		}
 	}
 	if m.Extra.Len() == 0 {
@@ -86,7 +87,7 @@ func (m *Message) check(w *wire.Writer) {
 		value, ok := m.Extra.Get(name)
 		kept := name == "params" && !call || name == "id" && m.Kind == KindErrorResponse && string(value) == "null"
 		if ok && !kept {
-			w.Fail(name, ErrMixed)
+			w.Fail(name, jsonfault.Mixed)
 		}
 	}
 }
@@ -99,12 +100,12 @@ func (e *Error) EncodeJSON(w *wire.Writer) {
 	}
 	start := w.Begin()
 	w.Key(`,"code":`)
-	w.IntExact(e.Code, wire.Extra(e.Extra), "code")
+	w.IntExact(e.Code, e.Extra, "code")
 	w.Key(`,"message":`)
 	w.Text(e.Message)
 	if len(e.Data) > 0 {
 		w.Key(`,"data":`)
 		w.Raw(e.Data)
 	}
-	w.EndExtra(start, wire.Extra(e.Extra), &errorMembers)
+	w.EndExtra(start, e.Extra, &errorMembers)
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 )
 
 // The error codes of JSON-RPC 2.0, section 5.1.
@@ -34,35 +35,6 @@ func (e *Error) Error() string {
 	return "jsonrpc: " + e.Message + " (code " + strconv.FormatInt(e.Code, 10) + ")"
 }
 
-// fault is a sentinel with its error code.
-type fault struct {
-	text string
-	code int64
-}
-
-func (f *fault) Error() string { return f.text }
-
-// The errors for a well-formed text that is not a valid message. See the package comment for the
-// rule behind each.
-var (
-	ErrObject     error = &fault{"message is not an object", CodeInvalidRequest}
-	ErrVersion    error = &fault{`"jsonrpc" is not "2.0"`, CodeInvalidRequest}
-	ErrID         error = &fault{"id is neither a string nor an integer", CodeInvalidRequest}
-	ErrNoID       error = &fault{"id is missing", CodeInvalidRequest}
-	ErrMethod     error = &fault{"method is not a string", CodeInvalidRequest}
-	ErrParams     error = &fault{"params are not an object", CodeInvalidRequest}
-	ErrPositional error = &fault{"params are an array, not an object", CodeInvalidParams}
-	ErrResult     error = &fault{"result is not an object", CodeInvalidRequest}
-	ErrError      error = &fault{"error is not an object with a code and a message", CodeInvalidRequest}
-	ErrBoth       error = &fault{"message has a result and an error", CodeInvalidRequest}
-	ErrMixed      error = &fault{"member belongs to another kind of message", CodeInvalidRequest}
-	ErrNeither    error = &fault{"message has no method, result or error", CodeInvalidRequest}
-	ErrBatch      error = &fault{"batches are not allowed here", CodeInvalidRequest}
-	ErrNoBatch    error = &fault{"batch is not an array", CodeInvalidRequest}
-	ErrEmptyBatch error = &fault{"batch is empty", CodeInvalidRequest}
-	ErrBatchSize  error = &fault{"batch has more than " + strconv.Itoa(MaxBatch) + " messages", CodeInvalidRequest}
-)
-
 // CodeOf returns the code of the error response to a request that failed with err. For an [*Error]
 // it is its Code, for an invalid message the code of the rule that it breaks, and for an error from
 // reading the result of [codec.Code]. For any other error, including a nil *Error, it is
@@ -81,8 +53,8 @@ func CodeOf(err error) int64 {
 	if _, ok := errors.AsType[*codec.Error](err); ok && code == 0 {
 		return CodeInternalError // an error from writing is internal, whatever rule it breaks
 	}
-	if f, ok := errors.AsType[*fault](err); ok {
-		return f.code
+	if f, ok := errors.AsType[*jsonfault.Message](err); ok {
+		return f.Code
 	}
 	if code == 0 {
 		return CodeInternalError

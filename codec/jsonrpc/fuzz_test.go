@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/internal/hostile"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 )
 
 // FuzzMessage checks that a message is accepted or refused with the right error. An accepted
@@ -38,7 +39,7 @@ func FuzzMessage(f *testing.F) {
 		batch := append(append([]byte("[\n"), data...), ",\n {} ]"...)
 		items, batchErr := ParseBatch(batch)
 		if batchErr != nil || len(items) != 2 {
-			if errors.Is(batchErr, codec.ErrDepth) { // one more level
+			if errors.Is(batchErr, jsonfault.Depth) { // one more level
 				return
 			}
 			t.Fatalf("%d items, %v", len(items), batchErr)

@@ -94,23 +94,23 @@ func TestBatchWorkIsLinear(t *testing.T) {
 		fail bool
 	}{
 		"messages": {func(n int) string {
-			return `[` + many(MaxBatch, func(int) string {
+			return `[` + many(maxBatch, func(int) string {
 				return `{"jsonrpc":"2.0","method":"m","params":{"a":"` + strings.Repeat("x", n/10) + `"}}`
 			}) + `]`
 		}, false},
 		"faults at the end of every message": {func(n int) string {
-			return `[` + many(MaxBatch, func(int) string {
+			return `[` + many(maxBatch, func(int) string {
 				return `{"jsonrpc":"2.0","x":"` + strings.Repeat("x", n/10) + `"}` + strings.Repeat("\n", n/10)
 			}) + `]`
 		}, false},
-		"too many messages": {func(n int) string { return `[` + many(MaxBatch+8*n, func(int) string { return `[]` }) + `]` }, true},
+		"too many messages": {func(n int) string { return `[` + many(maxBatch+8*n, func(int) string { return `[]` }) + `]` }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			doubling.Check(t, func(n int) func() {
 				text := []byte(c.text(n))
 				return func() {
 					items, err := ParseBatch(text)
-					if (err != nil) != c.fail || err == nil && len(items) != MaxBatch {
+					if (err != nil) != c.fail || err == nil && len(items) != maxBatch {
 						t.Fatal(err)
 					}
 				}

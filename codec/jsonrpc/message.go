@@ -78,8 +78,11 @@ func NewErrorResponse(id ID, err *Error) Message {
 // MarshalJSON is EncodeJSON for encoding/json.
 func (m Message) MarshalJSON() ([]byte, error) { return codec.Marshal(&m) }
 
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (m *Message) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, m) }
+// UnmarshalJSON is [Parse] for encoding/json.
+func (m *Message) UnmarshalJSON(data []byte) (err error) {
+	*m, err = Parse(data)
+	return err
+}
 
 // AppendJSON appends the message to dst; see [codec.Append].
 func (m *Message) AppendJSON(dst []byte) ([]byte, error) { return codec.Append(dst, m) }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/internal/hostile"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 )
 
 func number(text codec.Number) ID {
@@ -159,15 +160,15 @@ const (
 
 // rules are the sentinels that hostile messages are refused with.
 var rules = map[hostile.Rule]error{
-	hostile.Syntax: codec.ErrSyntax, hostile.BOM: codec.ErrBOM, hostile.ControlChar: codec.ErrControlChar,
-	hostile.Escape: codec.ErrEscape, hostile.Number: codec.ErrNumber, hostile.Literal: codec.ErrLiteral, hostile.EOF: codec.ErrEOF,
-	hostile.Trailing: codec.ErrTrailing, hostile.UTF8: codec.ErrUTF8, hostile.Surrogate: codec.ErrSurrogate,
+	hostile.Syntax: codec.ErrSyntax, hostile.BOM: jsonfault.BOM, hostile.ControlChar: jsonfault.ControlChar,
+	hostile.Escape: jsonfault.Escape, hostile.Number: jsonfault.Number, hostile.Literal: jsonfault.Literal, hostile.EOF: jsonfault.EOF,
+	hostile.Trailing: jsonfault.Trailing, hostile.UTF8: jsonfault.UTF8, hostile.Surrogate: jsonfault.Surrogate,
 	hostile.Duplicate: codec.ErrDuplicate,
 
-	hostile.NoObject: ErrObject, hostile.Version: ErrVersion, hostile.ID: ErrID, hostile.NoID: ErrNoID, hostile.Method: ErrMethod,
-	hostile.Params: ErrParams, hostile.Positional: ErrPositional, hostile.Result: ErrResult, hostile.Error: ErrError,
-	hostile.Both: ErrBoth, hostile.Mixed: ErrMixed, hostile.Neither: ErrNeither, hostile.Batched: ErrBatch,
-	hostile.NoBatch: ErrNoBatch, hostile.EmptyBatch: ErrEmptyBatch, hostile.BatchSize: ErrBatchSize,
+	hostile.NoObject: jsonfault.NotObject, hostile.Version: jsonfault.Version, hostile.ID: jsonfault.ID, hostile.NoID: jsonfault.NoID, hostile.Method: jsonfault.Method,
+	hostile.Params: jsonfault.Params, hostile.Positional: jsonfault.Positional, hostile.Result: jsonfault.Result, hostile.Error: jsonfault.Error,
+	hostile.Both: jsonfault.Both, hostile.Mixed: jsonfault.Mixed, hostile.Neither: jsonfault.Neither, hostile.Batched: jsonfault.Batch,
+	hostile.NoBatch: jsonfault.NoBatch, hostile.EmptyBatch: jsonfault.EmptyBatch, hostile.BatchSize: jsonfault.BatchSize,
 }
 
 // refusalOf returns the refusal that a hostile message must cause.
@@ -212,9 +213,9 @@ func TestParseAppliesLimits(t *testing.T) {
 		opt codec.Option
 		refusal
 	}{
-		{codec.MaxDepth(2), refusal{codec.ErrDepth, 52, "/params/a", parseError, KindRequest, one}},
-		{codec.MaxSize(20), refusal{codec.ErrSize, 20, "", parseError, 0, ID{}}},
-		{codec.MaxString(6), refusal{codec.ErrStringSize, 1, "/jsonrpc", parseError, 0, ID{}}},
+		{codec.MaxDepth(2), refusal{jsonfault.Depth, 52, "/params/a", parseError, KindRequest, one}},
+		{codec.MaxSize(20), refusal{jsonfault.Size, 20, "", parseError, 0, ID{}}},
+		{codec.MaxString(6), refusal{jsonfault.StringSize, 1, "/jsonrpc", parseError, 0, ID{}}},
 	} {
 		m, err := Parse([]byte(text), c.opt)
 		c.check(t, text, m, err)
@@ -228,36 +229,36 @@ func TestAppendRejectsFieldsOfAnotherKind(t *testing.T) {
 		err     error
 		pointer string
 	}{
-		"zero":                          {Message{}, ErrNeither, ""},
-		"unknown kind":                  {Message{Kind: 9, ID: one}, ErrNeither, ""},
-		"request without id":            {NewRequest(ID{}, "m", nil), ErrNoID, "/id"},
-		"request with boolean id":       {NewRequest(codec.BoolScalar(true), "m", nil), ErrID, "/id"},
-		"request with fractional id":    {NewRequest(number("1.5"), "m", nil), ErrID, "/id"},
-		"id that is not UTF-8":          {NewRequest(codec.StringScalar("\xff"), "m", nil), codec.ErrUTF8, "/id"},
-		"method that is not UTF-8":      {NewRequest(one, "\xff", nil), codec.ErrUTF8, "/method"},
+		"zero":                          {Message{}, jsonfault.Neither, ""},
+		"unknown kind":                  {Message{Kind: 9, ID: one}, jsonfault.Neither, ""},
+		"request without id":            {NewRequest(ID{}, "m", nil), jsonfault.NoID, "/id"},
+		"request with boolean id":       {NewRequest(codec.BoolScalar(true), "m", nil), jsonfault.ID, "/id"},
+		"request with fractional id":    {NewRequest(number("1.5"), "m", nil), jsonfault.ID, "/id"},
+		"id that is not UTF-8":          {NewRequest(codec.StringScalar("\xff"), "m", nil), jsonfault.UTF8, "/id"},
+		"method that is not UTF-8":      {NewRequest(one, "\xff", nil), jsonfault.UTF8, "/method"},
 		"request with array params":     {NewRequest(one, "m", json.RawMessage(`[]`)), nil, "/params"},
 		"request with malformed params": {NewRequest(one, "m", json.RawMessage(`{"a":}`)), codec.ErrSyntax, "/params/a"},
-		"request with result":           {Message{Kind: KindRequest, ID: one, Result: object}, ErrMixed, "/result"},
-		"request with error":            {Message{Kind: KindRequest, ID: one, Error: bad}, ErrMixed, "/error"},
-		"notification with id":          {Message{Kind: KindNotification, ID: one}, ErrMixed, "/id"},
-		"response without id":           {NewResponse(ID{}, object), ErrNoID, "/id"},
+		"request with result":           {Message{Kind: KindRequest, ID: one, Result: object}, jsonfault.Mixed, "/result"},
+		"request with error":            {Message{Kind: KindRequest, ID: one, Error: bad}, jsonfault.Mixed, "/error"},
+		"notification with id":          {Message{Kind: KindNotification, ID: one}, jsonfault.Mixed, "/id"},
+		"response without id":           {NewResponse(ID{}, object), jsonfault.NoID, "/id"},
 		"response without result":       {NewResponse(one, nil), codec.ErrNoValue, "/result"},
 		"response with null":            {NewResponse(one, json.RawMessage("null")), nil, "/result"},
-		"response with method":          {Message{Kind: KindResponse, ID: one, Result: object, Method: "m"}, ErrMixed, "/method"},
-		"response with params":          {Message{Kind: KindResponse, ID: one, Result: object, Params: object}, ErrMixed, "/params"},
-		"response with error":           {Message{Kind: KindResponse, ID: one, Result: object, Error: bad}, ErrMixed, "/error"},
-		"params in two forms":           {Message{Kind: KindRequest, ID: one, Params: object, Payload: new(Error)}, ErrMixed, "/params"},
-		"result in two forms":           {Message{Kind: KindResponse, ID: one, Result: object, Payload: new(Error)}, ErrMixed, "/result"},
-		"error with payload":            {Message{Kind: KindErrorResponse, Error: bad, Payload: new(Error)}, ErrMixed, "/error"},
+		"response with method":          {Message{Kind: KindResponse, ID: one, Result: object, Method: "m"}, jsonfault.Mixed, "/method"},
+		"response with params":          {Message{Kind: KindResponse, ID: one, Result: object, Params: object}, jsonfault.Mixed, "/params"},
+		"response with error":           {Message{Kind: KindResponse, ID: one, Result: object, Error: bad}, jsonfault.Mixed, "/error"},
+		"params in two forms":           {Message{Kind: KindRequest, ID: one, Params: object, Payload: new(Error)}, jsonfault.Mixed, "/params"},
+		"result in two forms":           {Message{Kind: KindResponse, ID: one, Result: object, Payload: new(Error)}, jsonfault.Mixed, "/result"},
+		"error with payload":            {Message{Kind: KindErrorResponse, Error: bad, Payload: new(Error)}, jsonfault.Mixed, "/error"},
 		"error without error":           {NewErrorResponse(one, nil), codec.ErrNoValue, "/error"},
-		"error with result":             {Message{Kind: KindErrorResponse, Error: bad, Result: object}, ErrMixed, "/result"},
-		"error with malformed data":     {NewErrorResponse(one, &Error{Data: json.RawMessage("tru")}), codec.ErrEOF, "/error/data"},
-		"id in Extra":                   {Message{Kind: KindNotification, Extra: extra("id", "1")}, ErrMixed, "/id"},
-		"null id of a request":          {Message{Kind: KindRequest, ID: one, Extra: extra("id", "null")}, ErrMixed, "/id"},
-		"method in Extra":               {Message{Kind: KindResponse, ID: one, Result: object, Extra: extra("method", `"m"`)}, ErrMixed, "/method"},
-		"result in Extra":               {Message{Kind: KindRequest, ID: one, Extra: extra("result", `{}`)}, ErrMixed, "/result"},
-		"params in Extra":               {Message{Kind: KindRequest, ID: one, Extra: extra("params", `{}`)}, ErrMixed, "/params"},
-		"malformed unknown member":      {Message{Kind: KindRequest, ID: one, Extra: extra("x", `{"a":tru}`)}, codec.ErrLiteral, "/x/a"},
+		"error with result":             {Message{Kind: KindErrorResponse, Error: bad, Result: object}, jsonfault.Mixed, "/result"},
+		"error with malformed data":     {NewErrorResponse(one, &Error{Data: json.RawMessage("tru")}), jsonfault.EOF, "/error/data"},
+		"id in Extra":                   {Message{Kind: KindNotification, Extra: extra("id", "1")}, jsonfault.Mixed, "/id"},
+		"null id of a request":          {Message{Kind: KindRequest, ID: one, Extra: extra("id", "null")}, jsonfault.Mixed, "/id"},
+		"method in Extra":               {Message{Kind: KindResponse, ID: one, Result: object, Extra: extra("method", `"m"`)}, jsonfault.Mixed, "/method"},
+		"result in Extra":               {Message{Kind: KindRequest, ID: one, Extra: extra("result", `{}`)}, jsonfault.Mixed, "/result"},
+		"params in Extra":               {Message{Kind: KindRequest, ID: one, Extra: extra("params", `{}`)}, jsonfault.Mixed, "/params"},
+		"malformed unknown member":      {Message{Kind: KindRequest, ID: one, Extra: extra("x", `{"a":tru}`)}, jsonfault.Literal, "/x/a"},
 		"version in Extra":              {Message{Kind: KindRequest, ID: one, Extra: extra("jsonrpc", `"1.0"`)}, nil, "-"},
 		"id of an error, twice":         {Message{Kind: KindErrorResponse, ID: one, Error: bad, Extra: extra("id", "null")}, nil, "-"},
 		"an error response":             {NewErrorResponse(one, bad), nil, "-"},
@@ -296,7 +297,7 @@ func TestErrorDecodesOutsideMessage(t *testing.T) {
 	if diff := cmp.Diff(want, e); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	for text, want := range map[string]error{`null`: ErrError, `[]`: ErrError, `{}`: ErrError, `{"code":1}`: ErrError, `{"code":1.5,"message":"m"}`: codec.ErrInteger, ``: codec.ErrEOF, `x`: codec.ErrSyntax} {
+	for text, want := range map[string]error{`null`: jsonfault.Error, `[]`: jsonfault.Error, `{}`: jsonfault.Error, `{"code":1}`: jsonfault.Error, `{"code":1.5,"message":"m"}`: jsonfault.Integer, ``: jsonfault.EOF, `x`: codec.ErrSyntax} {
 		if err := codec.Unmarshal([]byte(text), &e); !errors.Is(err, want) {
 			t.Errorf("%s: %v", text, err)
 		}
@@ -317,11 +318,11 @@ func TestParseReceivedToleratesFaultsOfPeers(t *testing.T) {
 		{"\uFEFF" + `{"jsonrpc":"2.0","id":1.0,"method":"m"}`, "request 1.0 1", nil},
 		{`{"jsonrpc":"2.0","id":"1","method":"m","params":null}`, `request "1" "1"`, nil},
 		{`{"jsonrpc":"2.0","method":"m","params":null}`, "notification  ", nil},
-		{`{"jsonrpc":"2.0","id":1e2}`, "response 1e2 100", ErrNeither},
-		{`{"jsonrpc":"2.0","id":1,"params":{}}`, "invalid 1 1", ErrNeither},
-		{`{"jsonrpc":"2.0","id":100000000000000000000}`, "response 100000000000000000000 100000000000000000000", ErrNeither},
-		{`{"jsonrpc":"2.0","id":1,"method":"m","params":[]}`, "request 1 1", ErrPositional},
-		{"\uFEFF\uFEFF{}", "invalid  ", codec.ErrBOM},
+		{`{"jsonrpc":"2.0","id":1e2}`, "response 1e2 100", jsonfault.Neither},
+		{`{"jsonrpc":"2.0","id":1,"params":{}}`, "invalid 1 1", jsonfault.Neither},
+		{`{"jsonrpc":"2.0","id":100000000000000000000}`, "response 100000000000000000000 100000000000000000000", jsonfault.Neither},
+		{`{"jsonrpc":"2.0","id":1,"method":"m","params":[]}`, "request 1 1", jsonfault.Positional},
+		{"\uFEFF\uFEFF{}", "invalid  ", jsonfault.BOM},
 	} {
 		m, err := ParseReceived([]byte(c.text))
 		got := fmt.Sprint(m.Kind, " ", m.ID.String(), " ", CanonicalID(m.ID).String())
@@ -343,8 +344,8 @@ func TestCodeOf(t *testing.T) {
 		{fmt.Errorf("wrapped: %w", &Error{Code: 5}), 5},
 		{(*Error)(nil), CodeInternalError},
 		{fmt.Errorf("wrapped: %w", (*Error)(nil)), CodeInternalError},
-		{ErrVersion, CodeInvalidRequest},
-		{fmt.Errorf("wrapped: %w", ErrPositional), CodeInvalidParams},
+		{jsonfault.Version, CodeInvalidRequest},
+		{fmt.Errorf("wrapped: %w", jsonfault.Positional), CodeInvalidParams},
 		{codec.Valid([]byte(`{`)), CodeParseError},
 		{codec.Unmarshal([]byte(`1`), new(Error)), CodeInvalidRequest},
 		{codec.Unmarshal([]byte(`{"code":"x"}`), new(Error)), CodeInvalidParams},

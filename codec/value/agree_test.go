@@ -20,6 +20,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/value"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 )
 
 type (
@@ -197,7 +198,7 @@ func TestDecodesIntegersInAnyNotation(t *testing.T) {
 			t.Errorf("%s as %T: %v", text, v, err)
 		}
 	}
-	if err := codec.Unmarshal([]byte(`1.5`), value.Of(new(shade))); !errors.Is(err, codec.ErrInteger) {
+	if err := codec.Unmarshal([]byte(`1.5`), value.Of(new(shade))); !errors.Is(err, jsonfault.Integer) {
 		t.Error(err)
 	}
 	both := struct {

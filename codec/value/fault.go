@@ -21,6 +21,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/wire"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 )
 
 // ErrRange means that a number is too large or too small for the Go type that it is decoded into.
@@ -150,7 +151,7 @@ func mismatch(text []byte, e *engine.SemanticError) error {
 	case e.JSONKind == '"' && !bytes.HasPrefix(text, e.JSONValue):
 		return fmt.Errorf("cannot decode member name %s into Go type %v", e.JSONValue, e.GoType)
 	case got == wire.KindNumber && want == integer && !number(text).IsInteger():
-		return codec.ErrInteger
+		return jsonfault.Integer
 	case got == wire.KindNumber && (want == integer || want == float) && e.Err != nil:
 		return fmt.Errorf("%w of Go type %v", ErrRange, e.GoType)
 	case got == wire.KindNumber && (want == integer || want == float): // a field with the tag option string
@@ -230,7 +231,7 @@ func encodeFailure(err error) error {
 			out.Pointer += inner.Pointer
 			out.Err = inner.Err
 		case e.GoType != nil && (e.GoType.Kind() == reflect.Float64 || e.GoType.Kind() == reflect.Float32):
-			out.Err = codec.ErrFloat
+			out.Err = jsonfault.Float
 		case e.Err == nil:
 			out.Err = fmt.Errorf("type %v has no JSON form", e.GoType)
 		}
@@ -248,9 +249,9 @@ func syntaxFault(e *jsontext.SyntacticError) error {
 	case errors.Is(e.Err, jsontext.ErrDuplicateName):
 		return codec.ErrDuplicate
 	case e.Err.Error() == "invalid UTF-8": // the engine exports neither this one nor the next
-		return codec.ErrUTF8
+		return jsonfault.UTF8
 	case e.Err.Error() == "exceeded max depth": // of 10,000
-		return codec.ErrDepth
+		return jsonfault.Depth
 	}
 	return e.Err
 }

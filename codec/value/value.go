@@ -60,9 +60,8 @@ func decode(text []byte, v any) error {
 	}
 }
 
-// DecodeJSON reads the next value. A value of the wrong kind fails with a [codec.ErrType], a
-// number that is not an integer for an integer type with [codec.ErrInteger], and a number out of
-// range with [ErrRange]. Errors of the type's own methods, and of packages time and base64, are
+// DecodeJSON reads the next value. A value of the wrong kind fails with a [codec.ErrType], such as a
+// number that is not an integer for an integer type, and a number out of range with [ErrRange]. Errors of the type's own methods, and of packages time and base64, are
 // passed on. After a failure the Go value may be partly set.
 func (x Value) DecodeJSON(r *wire.Reader) {
 	start := r.Offset()
@@ -76,8 +75,8 @@ func (x Value) DecodeJSON(r *wire.Reader) {
 	}
 }
 
-// EncodeJSON writes the value. It fails with [codec.ErrUTF8] for a string that is not UTF-8, with
-// [codec.ErrFloat] for a float that JSON cannot express, and with [codec.ErrDuplicate] for map keys
+// EncodeJSON writes the value. It fails with [codec.ErrSyntax] for a string that is not UTF-8, with
+// [codec.ErrNoValue] for a float that JSON cannot express, and with [codec.ErrDuplicate] for map keys
 // with the same text. Errors of a type's own methods are passed on.
 //
 // The engine writes only well-formed text, and checks raw values and the results of methods.

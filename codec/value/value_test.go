@@ -14,6 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/codec/wire"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 )
 
 type inner struct {
@@ -86,8 +87,8 @@ func TestDecodeReportsFaultWithPlace(t *testing.T) {
 	}{
 		{`{"args":{"count":§"5"}}`, "/args/count", nil, "want integer, got string"},
 		{`{"args":{"count":§null,"name":§5}}`, "/args/name", nil, "want string, got number"},
-		{`{"args": {"count" : §1.5 }}`, "/args/count", codec.ErrInteger, ""},
-		{`{"args":{"count":§1e-1}}`, "/args/count", codec.ErrInteger, ""},
+		{`{"args": {"count" : §1.5 }}`, "/args/count", jsonfault.Integer, ""},
+		{`{"args":{"count":§1e-1}}`, "/args/count", jsonfault.Integer, ""},
 		{`{"args":{"count":§9223372036854775808}}`, "/args/count", value.ErrRange, ""},
 		{`{"args":{"count":§1e400}}`, "/args/count", value.ErrRange, ""},
 		{`{"args":{"count":§1e9223372036854775807}}`, "/args/count", value.ErrRange, ""},
@@ -95,7 +96,7 @@ func TestDecodeReportsFaultWithPlace(t *testing.T) {
 		{`{"args":{"small":§128}}`, "/args/small", value.ErrRange, ""},
 		{`{"args":{"small":§1.28e2}}`, "/args/small", value.ErrRange, ""},
 		{`{"args":{"size":§-1}}`, "/args/size", value.ErrRange, ""},
-		{`{"args":{"size":§-1.5}}`, "/args/size", codec.ErrInteger, ""},
+		{`{"args":{"size":§-1.5}}`, "/args/size", jsonfault.Integer, ""},
 		{`{"args":{"ratio":§1e400}}`, "/args/ratio", value.ErrRange, ""},
 		{`{"args":{"ratio":§"1"}}`, "/args/ratio", nil, "want number, got string"},
 		{`{"args":{"short":§1e39}}`, "/args/short", value.ErrRange, ""},
@@ -116,7 +117,7 @@ func TestDecodeReportsFaultWithPlace(t *testing.T) {
 		{`{"text":§"a"}`, "/text", errSmall, ""},
 		{`{"text":§5}`, "/text", nil, "want string, got number"},
 		{`{"own":[1, §"x"]}`, "/own/1", nil, "want integer, got string"},
-		{`{"own":[1, §1.5]}`, "/own/1", codec.ErrInteger, ""},
+		{`{"own":[1, §1.5]}`, "/own/1", jsonfault.Integer, ""},
 		{`{"boxed": §"{\"count\":\"5\"}"}`, "/boxed", nil, "want integer, got string"},
 		{`{"number":§"5"}`, "/number", nil, "want number, got string"},
 		{`{"exact":§"5"}`, "/exact", nil, "want number, got string"},
@@ -127,12 +128,12 @@ func TestDecodeReportsFaultWithPlace(t *testing.T) {
 		{`§"text"`, "", nil, "want object, got string"},
 
 		{`{"args":{"count":1},§"args":{}}`, "/args", codec.ErrDuplicate, ""},
-		{`{"zzz":"§` + "\xff" + `"}`, "/zzz", codec.ErrUTF8, ""},
-		{`{"zzz":["§\ud800"]}`, "/zzz/0", codec.ErrSurrogate, ""},
-		{`{"args":{}}§{}`, "", codec.ErrTrailing, ""},
-		{`{"args":{§`, "/args", codec.ErrEOF, ""},
+		{`{"zzz":"§` + "\xff" + `"}`, "/zzz", jsonfault.UTF8, ""},
+		{`{"zzz":["§\ud800"]}`, "/zzz/0", jsonfault.Surrogate, ""},
+		{`{"args":{}}§{}`, "", jsonfault.Trailing, ""},
+		{`{"args":{§`, "/args", jsonfault.EOF, ""},
 		{`{"loose":"a","LOOSE":§"b"}`, "/LOOSE", nil, "another member has set the same field"},
-		{`{"zzz":` + strings.Repeat("[", 9_999) + "§[" + strings.Repeat("]", 10_000) + `}`, "/zzz" + strings.Repeat("/0", 9_999), codec.ErrDepth, ""},
+		{`{"zzz":` + strings.Repeat("[", 9_999) + "§[" + strings.Repeat("]", 10_000) + `}`, "/zzz" + strings.Repeat("/0", 9_999), jsonfault.Depth, ""},
 	} {
 		at := strings.LastIndex(c.text, "§")
 		text := strings.ReplaceAll(c.text, "§", "")
@@ -328,10 +329,10 @@ func TestEncodeRejectsValueWithoutJSONForm(t *testing.T) {
 		pointer string
 		err     error
 	}{
-		{"not a number", list{[]any{1, math.NaN()}}, "/l~1s/1", codec.ErrFloat},
-		{"infinite", math.Inf(1), "", codec.ErrFloat},
-		{"not UTF-8", list{[]any{"\xff"}}, "/l~1s/0", codec.ErrUTF8},
-		{"a name that is not UTF-8", map[string]int{"\xff": 1}, "", codec.ErrUTF8},
+		{"not a number", list{[]any{1, math.NaN()}}, "/l~1s/1", jsonfault.Float},
+		{"infinite", math.Inf(1), "", jsonfault.Float},
+		{"not UTF-8", list{[]any{"\xff"}}, "/l~1s/0", jsonfault.UTF8},
+		{"a name that is not UTF-8", map[string]int{"\xff": 1}, "", jsonfault.UTF8},
 		{"keys with the same text", map[texts]int{{"a"}: 1, {"A"}: 2}, "/A", codec.ErrDuplicate},
 		{"an invalid json.Number", list{[]any{json.Number("1x")}}, "", nil},
 		{"an empty codec.Number", list{[]any{codec.Number("")}}, "/l~1s/0", codec.ErrNoValue},

@@ -9,6 +9,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/wire"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 )
 
 // The Writer does not check a raw value again only if it still has the text that was read.
@@ -26,15 +27,15 @@ func TestWriterChecksChangedRawValue(t *testing.T) {
 		err error
 	}{
 		"a byte written":                   {func() json.RawMessage { r := read(`[1,2]`); r[2] = 'x'; return r }(), codec.ErrSyntax},
-		"a byte written in a long one":     {func() json.RawMessage { r := read(long); r[5] = '\n'; return r }(), codec.ErrControlChar},
+		"a byte written in a long one":     {func() json.RawMessage { r := read(long); r[5] = '\n'; return r }(), jsonfault.ControlChar},
 		"a name written twice":             {func() json.RawMessage { r := read(`{"a":1,"b":2}`); r[8] = 'a'; return r }(), codec.ErrDuplicate},
-		"cut":                              {read(`[1,2]`)[:4], codec.ErrEOF},
-		"cut in front":                     {read(`[1,2]`)[1:], codec.ErrTrailing},
-		"appended to, where there is room": {append(read(`[1,2]`), ']'), codec.ErrTrailing},
+		"cut":                              {read(`[1,2]`)[:4], jsonfault.EOF},
+		"cut in front":                     {read(`[1,2]`)[1:], jsonfault.Trailing},
+		"appended to, where there is room": {append(read(`[1,2]`), ']'), jsonfault.Trailing},
 		"appended to, the former value":    {func() json.RawMessage { r := read(`[1,2]`); _ = append(r, "01234567"...); r[2] = ';'; return r }(), codec.ErrSyntax},
 		"with NoCopy":                      {func() json.RawMessage { r := read(`[1,2]`, codec.NoCopy()); r[2] = ';'; return r }(), codec.ErrSyntax},
 		"with room behind it":              {append(make(json.RawMessage, 0, 100), `[1;2]`...), codec.ErrSyntax},
-		"marshalled, and a byte written":   {func() json.RawMessage { r, _ := codec.Marshal(codec.Number("12")); r[0] = '-'; r[1] = '-'; return r }(), codec.ErrNumber},
+		"marshalled, and a byte written":   {func() json.RawMessage { r, _ := codec.Marshal(codec.Number("12")); r[0] = '-'; r[1] = '-'; return r }(), jsonfault.Number},
 	} {
 		w := wire.NewWriter(nil)
 		w.Raw(c.raw)

@@ -10,9 +10,17 @@ import (
 	"github.com/mcpwire/mcpwire/codec/internal/scan"
 )
 
-// Extra is the type behind codec.Extra, which documents it. Code that reads or writes an object
-// converts a *codec.Extra to a *wire.Extra. The methods that codec.Extra does not have are for
-// generated code.
+// Extra holds the parts of an object that have no place in the fields of its Go type: unknown
+// members, known members whose value the type cannot hold, the set of missing required members, and
+// the text of numbers that do not fit their field. It is one pointer; the zero value is empty.
+//
+// An Extra may be moved to a value of another type. Encoding that value omits each member of the
+// Extra that has the name of a field already written.
+//
+// Copies of a struct may share an Extra: a method that changes it copies the contents first, in
+// time proportional to [Extra.Len]. The raw values it returns must not be changed.
+//
+// SetAbsent, Absent, ForMembers and Number are for generated code.
 type Extra struct {
 	p *extra // never changed once it may be shared; see Reader.change
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/internal/slow"
 	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/internal/hostile"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 	"github.com/mcpwire/mcpwire/internal/oracle"
 )
 
@@ -92,7 +93,7 @@ func checkPlace(t *testing.T, data []byte, err error) {
 	if !errors.As(err, &e) || e.Err == nil || codec.Code(err) != -32700 {
 		t.Fatalf("got %v", err)
 	}
-	if e.Offset < 0 || e.Offset > int64(len(data)) || errors.Is(err, codec.ErrEOF) && e.Offset != int64(len(data)) {
+	if e.Offset < 0 || e.Offset > int64(len(data)) || errors.Is(err, jsonfault.EOF) && e.Offset != int64(len(data)) {
 		t.Fatalf("offset %d of %d: %v", e.Offset, len(data), err)
 	}
 	line, col := codec.Position(data, int(e.Offset))
@@ -105,7 +106,7 @@ func checkPlace(t *testing.T, data []byte, err error) {
 	// The text before the fault has no fault of its own: if the text is cut there, no earlier fault
 	// appears.
 	var shorter *codec.Error
-	if errors.As(codec.Valid(data[:e.Offset]), &shorter) && shorter.Offset < e.Offset && !errors.Is(shorter, codec.ErrNumber) && !errors.Is(shorter, codec.ErrUTF8) {
+	if errors.As(codec.Valid(data[:e.Offset]), &shorter) && shorter.Offset < e.Offset && !errors.Is(shorter, jsonfault.Number) && !errors.Is(shorter, jsonfault.UTF8) {
 		t.Fatalf("%v, but before that %v", err, shorter)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/internal/hostile"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 )
 
 func TestReadHostileTexts(t *testing.T) {
@@ -30,7 +31,7 @@ func TestReadHostileTexts(t *testing.T) {
 
 // stricter reports whether an error is for text that encoding/json accepts.
 func stricter(err error) bool {
-	for _, e := range []error{codec.ErrUTF8, codec.ErrSurrogate, codec.ErrDuplicate, codec.ErrDepth, codec.ErrSize, codec.ErrStringSize} {
+	for _, e := range []error{jsonfault.UTF8, jsonfault.Surrogate, codec.ErrDuplicate, jsonfault.Depth, jsonfault.Size, jsonfault.StringSize} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -45,13 +46,13 @@ func TestTruncatedTextFailsWithErrEOF(t *testing.T) {
 	for n := range end {
 		err := codec.Valid([]byte(text[:n]))
 		if strings.HasSuffix(text[:n], "\xe2") || strings.HasSuffix(text[:n], "\xe2\x82") {
-			if !errors.Is(err, codec.ErrUTF8) {
+			if !errors.Is(err, jsonfault.UTF8) {
 				t.Errorf("%q: %v", text[:n], err)
 			}
 			continue
 		}
 		var e *codec.Error
-		if !errors.As(err, &e) || !errors.Is(err, codec.ErrEOF) || e.Offset != int64(n) {
+		if !errors.As(err, &e) || !errors.Is(err, jsonfault.EOF) || e.Offset != int64(n) {
 			t.Errorf("%q: %v", text[:n], err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/internal/slow"
 	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/internal/hostile"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 )
 
 // place is an expected error: its sentinel, offset and pointer.
@@ -32,10 +33,10 @@ func placeOf(r hostile.Refusal) place {
 
 // rules are the sentinels that hostile inputs are refused with.
 var rules = map[hostile.Rule]error{
-	hostile.Taken: nil, hostile.Syntax: codec.ErrSyntax, hostile.BOM: codec.ErrBOM, hostile.ControlChar: codec.ErrControlChar, hostile.Escape: codec.ErrEscape,
-	hostile.Number: codec.ErrNumber, hostile.Literal: codec.ErrLiteral, hostile.EOF: codec.ErrEOF, hostile.Trailing: codec.ErrTrailing,
-	hostile.UTF8: codec.ErrUTF8, hostile.Surrogate: codec.ErrSurrogate, hostile.Duplicate: codec.ErrDuplicate,
-	hostile.Depth: codec.ErrDepth, hostile.Size: codec.ErrSize, hostile.StringSize: codec.ErrStringSize,
+	hostile.Taken: nil, hostile.Syntax: codec.ErrSyntax, hostile.BOM: jsonfault.BOM, hostile.ControlChar: jsonfault.ControlChar, hostile.Escape: jsonfault.Escape,
+	hostile.Number: jsonfault.Number, hostile.Literal: jsonfault.Literal, hostile.EOF: jsonfault.EOF, hostile.Trailing: jsonfault.Trailing,
+	hostile.UTF8: jsonfault.UTF8, hostile.Surrogate: jsonfault.Surrogate, hostile.Duplicate: codec.ErrDuplicate,
+	hostile.Depth: jsonfault.Depth, hostile.Size: jsonfault.Size, hostile.StringSize: jsonfault.StringSize,
 }
 
 // check fails the test unless err matches the place. The zero place stands for no error. Line and
@@ -264,7 +265,7 @@ func errorOf(r *wire.Reader) error {
 	}
 	line, column := codec.Position(data, at)
 	e := &codec.Error{Offset: int64(at), Line: line, Column: column, Err: err}
-	if err != codec.ErrSize {
+	if err != jsonfault.Size {
 		e.Pointer = scan.PointerTo(data, at)
 	}
 	return e

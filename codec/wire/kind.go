@@ -3,7 +3,7 @@ package wire
 import (
 	"strings"
 
-	"github.com/mcpwire/mcpwire/codec/internal/scan"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 )
 
 // Kind is the kind of a JSON value.
@@ -60,7 +60,7 @@ type kindFault struct {
 }
 
 func (e *kindFault) Error() string { return "want " + e.want + ", got " + e.got.String() }
-func (e *kindFault) Unwrap() error { return scan.ErrType }
+func (e *kindFault) Unwrap() error { return jsonfault.Type }
 
 // ScalarKind is a set of kinds that a codec.Scalar may have, or the kind that it has.
 type ScalarKind uint8

@@ -3,7 +3,7 @@ package wire
 import (
 	"slices"
 
-	"github.com/mcpwire/mcpwire/codec/internal/scan"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 )
 
 // decoder and encoder are the methods of a generated type; package codec documents them.
@@ -52,7 +52,7 @@ func room[T any](r *Reader, start int, list []T) []T {
 		more = max(min(more, 8*n, max(n, 64)), n/4)
 	}
 	if r.take(more * sizeOf[T]()); r.memory < 0 {
-		r.fail(r.pos, scan.ErrMemory)
+		r.fail(r.pos, jsonfault.Memory)
 		return list
 	}
 	grown := make([]T, n, n+more) // zero beyond its length, unlike what Grow returns

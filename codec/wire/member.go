@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/mcpwire/mcpwire/codec/internal/scan"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 )
 
 // Members is the table of the members that a type knows: at most 64, the required ones first. It
@@ -193,7 +194,7 @@ func unquoted(quoted string) string {
 func (o *Object) take(i int) bool {
 	b := uint64(1) << i
 	if o.seen&b != 0 {
-		o.r.fail(o.r.key.start, scan.ErrDuplicate)
+		o.r.fail(o.r.key.start, jsonfault.Duplicate)
 	}
 	o.seen |= b
 	if o.members.Null&b == 0 && o.r.next() == 'n' {
@@ -222,7 +223,7 @@ func KeepMismatch[T any](o *Object, v T) T {
 
 func (o *Object) keepMismatch() bool {
 	r := o.r
-	if scan.Malformed(r.failure.err) {
+	if jsonfault.Malformed(r.failure.err) {
 		return false
 	}
 	r.Rewind(Checkpoint{pos: o.at, depth: o.depth})
@@ -368,7 +369,7 @@ func ReadInt[T ~int64](r *Reader) T {
 	at := r.Offset()
 	v, exact := r.Int()
 	if !exact {
-		r.Fail(at, scan.ErrInteger)
+		r.Fail(at, jsonfault.Integer)
 	}
 	return T(v)
 }
@@ -394,7 +395,7 @@ func WriteOrNull[T any](w *Writer, v *T, write func(*Writer, T)) {
 // WriteUnion writes a variant of a union. It fails with codec.ErrNoValue if v is nil.
 func WriteUnion[T encoder](w *Writer, v T) {
 	if encoder(v) == nil {
-		w.Fail("", scan.ErrNoValue)
+		w.Fail("", jsonfault.NoValue)
 		return
 	}
 	v.EncodeJSON(w)
@@ -405,7 +406,7 @@ func WriteUnion[T encoder](w *Writer, v T) {
 func Put[T any](r *Reader, m *map[string]T, read func(*Reader) T) {
 	name := r.lastKey()
 	if _, ok := (*m)[name]; ok {
-		r.fail(r.key.start, scan.ErrDuplicate)
+		r.fail(r.key.start, jsonfault.Duplicate)
 		return
 	}
 	r.take(mapEntry + sizeOf[T]())

@@ -11,6 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/internal/scan"
 	"github.com/mcpwire/mcpwire/codec/wire"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 )
 
 func TestIntReturnsNearestInt64(t *testing.T) {
@@ -71,7 +72,7 @@ func TestIntRejectsFraction(t *testing.T) {
 		r.Array()
 		r.More()
 		r.Int()
-		place{codec.ErrInteger, 1, "/0"}.check(t, `[`+text+`]`, errorOf(r))
+		place{jsonfault.Integer, 1, "/0"}.check(t, `[`+text+`]`, errorOf(r))
 		if codec.Number(text).IsInteger() {
 			t.Errorf("%s: is an integer", text)
 		}
@@ -210,7 +211,7 @@ func TestNumberKeepsItsText(t *testing.T) {
 }
 
 func TestWriterRejectsInvalidNumber(t *testing.T) {
-	for text, want := range map[codec.Number]error{"": codec.ErrNoValue, " 1": codec.ErrNumber, "1 ": codec.ErrNumber, "01": codec.ErrNumber, "1,2": codec.ErrNumber, "NaN": codec.ErrNumber, "-": codec.ErrNumber, "1\n": codec.ErrNumber} {
+	for text, want := range map[codec.Number]error{"": codec.ErrNoValue, " 1": jsonfault.Number, "1 ": jsonfault.Number, "01": jsonfault.Number, "1,2": jsonfault.Number, "NaN": jsonfault.Number, "-": jsonfault.Number, "1\n": jsonfault.Number} {
 		_, err := codec.Marshal(text)
 		place{want, 0, ""}.check(t, "", err)
 		if _, ok := text.Int(); ok {

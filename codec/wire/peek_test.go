@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/wire"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 )
 
 func TestPeekMemberConsumesNothing(t *testing.T) {
@@ -147,7 +148,7 @@ func TestPeekStopsAtMaxDepth(t *testing.T) {
 		if n := r.Ends(); n > depth {
 			t.Errorf("%.20s: %d ends are stored", text, n)
 		}
-		if r.Skip(); !errors.Is(errorOf(r), codec.ErrDepth) {
+		if r.Skip(); !errors.Is(errorOf(r), jsonfault.Depth) {
 			t.Errorf("%.20s: got %v", text, errorOf(r))
 		}
 	}

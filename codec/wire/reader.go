@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/mcpwire/mcpwire/codec/internal/scan"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 )
 
 // Reader reads JSON values from one byte slice, front to back. The first failure is final:
@@ -109,9 +110,9 @@ func (r *Reader) begin(data []byte) {
 	r.key = keyPlace{}
 	r.pieces.more = 0
 	if len(data) > r.limits.Size {
-		r.fail(r.limits.Size, scan.ErrSize)
+		r.fail(r.limits.Size, jsonfault.Size)
 	} else if len(data) > 0 && data[0] == bom[0] && bytes.HasPrefix(data, bom) {
-		r.fail(0, scan.ErrBOM)
+		r.fail(0, jsonfault.BOM)
 	}
 }
 
@@ -185,7 +186,7 @@ func (r *Reader) KeyOffset() int { return r.key.start }
 func (r *Reader) End() {
 	r.next()
 	if r.pos < len(r.data) {
-		r.fail(r.pos, scan.ErrTrailing)
+		r.fail(r.pos, jsonfault.Trailing)
 	}
 }
 
@@ -297,21 +298,21 @@ func (r *Reader) content(what string) (text []byte, ok bool) {
 	var err error
 	switch {
 	case end == len(data):
-		err = scan.ErrEOF
+		err = jsonfault.EOF
 	case data[end] == '\\':
 		rest := false
 		r.scratch, end, rest, err = scan.DecodeContent(append(r.scratch[:0], text...), data, end)
 		text, beyond = r.scratch, beyond || rest
 	case data[end] != '"':
-		err = scan.ErrControlChar
+		err = jsonfault.ControlChar
 	}
 	if beyond {
 		if bad := scan.BadUTF8(data[start:end]); bad >= 0 {
-			end, err = start+bad, scan.ErrUTF8
+			end, err = start+bad, jsonfault.UTF8
 		}
 	}
 	if err == nil && end-start > r.limits.String {
-		end, err = start-1, scan.ErrStringSize
+		end, err = start-1, jsonfault.StringSize
 	}
 	if err != nil {
 		r.fail(end, err)
@@ -337,7 +338,7 @@ func (r *Reader) Number() string {
 }
 
 // Int reads an integer in the sense of JSON Schema: 7, 60000.0 and 6e4 are integers, while 1.5
-// fails with codec.ErrInteger. If the integer does not fit, v is the nearest int64 and exact is
+// fails with codec.ErrType. If the integer does not fit, v is the nearest int64 and exact is
 // false. After a failure exact is false, too.
 func (r *Reader) Int() (v int64, exact bool) {
 	// Fast path: few digits without white space, followed by a comma or a brace.
@@ -357,7 +358,7 @@ func (r *Reader) Int() (v int64, exact bool) {
 	}
 	v, exact, ok = scan.ParseInt(text, digits)
 	if !ok {
-		r.fail(r.pos-len(text), scan.ErrInteger)
+		r.fail(r.pos-len(text), jsonfault.Integer)
 	}
 	return v, exact
 }
@@ -391,7 +392,7 @@ func (r *Reader) number(what string) (text []byte, digits, ok bool) {
 
 // Scalar reads a string, a number or a boolean of one of the allowed kinds. It returns the kind,
 // and the content of the string or the JSON text of the number or boolean. Another kind fails with
-// codec.ErrType. If only integers are allowed, another number fails with codec.ErrInteger.
+// codec.ErrType. If only integers are allowed, so does another number.
 func (r *Reader) Scalar(allow ScalarKind) (kind ScalarKind, text string) {
 	switch kind := r.Kind(); {
 	case kind == KindString && allow&ScalarString != 0:
@@ -428,7 +429,7 @@ func (r *Reader) numberScalar(allow ScalarKind) (kind ScalarKind, text string) {
 	if !scan.IsInteger(number, digits) {
 		kind = ScalarNumber
 		if allow&ScalarNumber == 0 {
-			r.fail(r.pos-len(number), scan.ErrInteger)
+			r.fail(r.pos-len(number), jsonfault.Integer)
 			return 0, ""
 		}
 	}
@@ -516,10 +517,10 @@ func (r *Reader) enter(open byte, what string) {
 	n := len(r.frames)
 	switch {
 	case n >= r.limits.Depth:
-		r.fail(r.pos, scan.ErrDepth)
+		r.fail(r.pos, jsonfault.Depth)
 		return
 	case r.memory < 0:
-		r.fail(r.pos, scan.ErrMemory)
+		r.fail(r.pos, jsonfault.Memory)
 		return
 	}
 	r.pos++
@@ -637,7 +638,7 @@ func (r *Reader) name() (start, end int, escaped bool) {
 	start = r.pos
 	end, escaped, err := scan.String(r.data, start)
 	if err == nil && end-start-2 > r.limits.String {
-		end, err = start, scan.ErrStringSize
+		end, err = start, jsonfault.StringSize
 	}
 	if err != nil {
 		r.fail(end, err)
@@ -654,7 +655,7 @@ func (r *Reader) name() (start, end int, escaped bool) {
 }
 
 // FailDuplicate fails with ErrDuplicate at the member name that Key returned last.
-func (r *Reader) FailDuplicate() { r.fail(r.key.start, scan.ErrDuplicate) }
+func (r *Reader) FailDuplicate() { r.fail(r.key.start, jsonfault.Duplicate) }
 
 // Extra reads the value of the unknown member whose name NextKey returned last, and stores it in x.
 // It fails with ErrDuplicate if x has that name already.
@@ -667,7 +668,7 @@ func (r *Reader) Extra(x *Extra) {
 	// The name has no escapes. Append the member to the text of the earlier ones, comma included.
 	name := r.data[start+1 : end]
 	if repeated(r, x, name) {
-		r.fail(start, scan.ErrDuplicate)
+		r.fail(start, jsonfault.Duplicate)
 		return
 	}
 	raw := r.RawBytes()
@@ -712,7 +713,7 @@ func (r *Reader) keep(x *Extra, name string) {
 		return
 	}
 	if repeated(r, x, name) {
-		r.fail(r.key.start, scan.ErrDuplicate)
+		r.fail(r.key.start, jsonfault.Duplicate)
 		return
 	}
 	if raw := r.Raw(); raw != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/internal/hostile"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 )
 
 func TestWrongKindFailsWithErrType(t *testing.T) {
@@ -64,7 +66,7 @@ func TestReadMethodsOfSameKindAgree(t *testing.T) {
 		"Object":    func(r *wire.Reader) { r.Object() },
 		"Scalar":    func(r *wire.Reader) { codec.ReadScalar(r, wire.ScalarString) },
 	} {
-		for text, want := range map[string]error{``: codec.ErrEOF, ` `: codec.ErrEOF, `x`: codec.ErrSyntax, `,`: codec.ErrSyntax, "\xff": codec.ErrSyntax} {
+		for text, want := range map[string]error{``: jsonfault.EOF, ` `: jsonfault.EOF, `x`: codec.ErrSyntax, `,`: codec.ErrSyntax, "\xff": codec.ErrSyntax} {
 			r := newReader([]byte(text))
 			read(r)
 			if !errors.Is(errorOf(r), want) {
@@ -354,12 +356,21 @@ func TestCodeDistinguishesMalformedTextFromWrongShape(t *testing.T) {
 	if _, err := codec.Marshal(codec.StringScalar("\xff")); codec.Code(err) != 0 {
 		t.Errorf("error from writing: %d", codec.Code(err))
 	}
-	if !errors.Is(codec.ErrEOF, io.ErrUnexpectedEOF) {
-		t.Error("ErrEOF is not io.ErrUnexpectedEOF")
+	if !errors.Is(jsonfault.EOF, io.ErrUnexpectedEOF) {
+		t.Error("EOF is not io.ErrUnexpectedEOF")
 	}
-	// No sentinel wraps another one.
-	for i, a := range scan.Malformations {
-		for j, b := range scan.Malformations {
+	// A cause wraps its class, and no other cause.
+	syntax := []error{
+		jsonfault.BOM, jsonfault.ControlChar, jsonfault.Escape, jsonfault.Number, jsonfault.Literal,
+		jsonfault.EOF, jsonfault.Trailing, jsonfault.UTF8, jsonfault.Surrogate,
+	}
+	limits := []error{jsonfault.Depth, jsonfault.Size, jsonfault.StringSize, jsonfault.Memory}
+	all := append(slices.Concat(syntax, limits), codec.ErrDuplicate)
+	for i, a := range all {
+		if errors.Is(a, codec.ErrSyntax) != slices.Contains(syntax, a) || errors.Is(a, codec.ErrLimit) != slices.Contains(limits, a) {
+			t.Errorf("%v is of another class", a)
+		}
+		for j, b := range all {
 			if i != j && errors.Is(a, b) {
 				t.Errorf("%v is %v", a, b)
 			}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/wire"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 )
 
 func TestScalarKeepsItsTextAndType(t *testing.T) {
@@ -118,7 +119,7 @@ func TestReadScalarRejectsOtherKinds(t *testing.T) {
 			t.Errorf("%s: got %v", c.text, s)
 		}
 		if c.want == "" {
-			if !errors.Is(errorOf(r), codec.ErrInteger) {
+			if !errors.Is(errorOf(r), jsonfault.Integer) {
 				t.Errorf("%s: %v", c.text, errorOf(r))
 			}
 		} else if !isKind(errorOf(r), c.want, c.got) {
@@ -138,12 +139,12 @@ func TestZeroScalarCannotBeWritten(t *testing.T) {
 		t.Errorf("as a string: %q", got)
 	}
 	_, err = codec.Marshal(codec.StringScalar("a\xff"))
-	place{codec.ErrUTF8, 0, ""}.check(t, "", err)
+	place{jsonfault.UTF8, 0, ""}.check(t, "", err)
 	if got := codec.StringScalar("a\xff").String(); got != `"a\xff"` {
 		t.Errorf("as a string: %s", got)
 	}
 	for _, n := range []codec.Number{"", "x", "01", "1 "} {
-		if s, err := codec.NumberScalar(n); !errors.Is(err, codec.ErrNumber) || !s.IsZero() {
+		if s, err := codec.NumberScalar(n); !errors.Is(err, jsonfault.Number) || !s.IsZero() {
 			t.Errorf("NumberScalar(%q): %v, %v", n, s, err)
 		}
 	}

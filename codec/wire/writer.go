@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/mcpwire/mcpwire/codec/internal/scan"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 )
 
 // Writer appends JSON text to one byte slice. Its first failure is final and discards everything
@@ -18,7 +19,7 @@ import (
 //	w.KeyText(`,"name":"`, t.Name)
 //	w.Key(`,"tags":`)
 //	w.Texts(t.Tags)
-//	w.EndExtra(start, wire.Extra(t.Extra), &members)
+//	w.EndExtra(start, t.Extra, &members)
 //
 // and an array like this:
 //
@@ -337,10 +338,10 @@ func (w *Writer) Int(v int64) {
 }
 
 // Float writes the shortest number that is read back as v, in the form that encoding/json uses. It
-// fails with codec.ErrFloat if v is infinite or not a number.
+// fails with codec.ErrNoValue if v is infinite or not a number.
 func (w *Writer) Float(v float64) {
 	if math.IsInf(v, 0) || math.IsNaN(v) {
-		w.Fail("", scan.ErrFloat)
+		w.Fail("", jsonfault.Float)
 		return
 	}
 	// As in ECMAScript: an exponent only for very small and very large numbers, and without a
@@ -384,12 +385,12 @@ func (w *Writer) FloatExact(v float64, x Extra, name string) {
 // ErrNumber if n is not a JSON number.
 func (w *Writer) Number(n string) {
 	if n == "" {
-		w.Fail("", scan.ErrNoValue)
+		w.Fail("", jsonfault.NoValue)
 		return
 	}
 	text := []byte(n)
 	if end, _, err := scan.Number(text, 0); err != nil || end < len(text) {
-		w.Fail("", scan.ErrNumber)
+		w.Fail("", jsonfault.Number)
 		return
 	}
 	w.Lit(n)
@@ -437,7 +438,7 @@ func (w *Writer) raw(m []byte) {
 	if err == nil {
 		value := m[scan.SkipSpace(m, 0):end]
 		if end = scan.SkipSpace(m, end); end < len(m) {
-			err = scan.ErrTrailing
+			err = jsonfault.Trailing
 		} else {
 			w.line(value)
 		}
@@ -459,10 +460,10 @@ func (w *Writer) line(value []byte) {
 }
 
 // Text writes a string. It escapes only the characters that RFC 8259, section 7 requires: quote,
-// backslash and control characters. It fails with codec.ErrUTF8 if s is not UTF-8.
+// backslash and control characters. It fails with codec.ErrSyntax if s is not UTF-8.
 func (w *Writer) Text(s string) {
 	var ok bool
 	if w.buf, ok = scan.AppendText(w.buf, s); !ok {
-		w.Fail("", scan.ErrUTF8)
+		w.Fail("", jsonfault.UTF8)
 	}
 }

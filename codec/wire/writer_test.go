@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/wire"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 )
 
 // written returns the text that f writes after "dst:".
@@ -56,7 +57,7 @@ func TestWriterTextAgreesWithEncodingJSON(t *testing.T) {
 				b[at] = byte(c)
 				got, err := written(t, func(w *wire.Writer) { w.Text(string(b)) })
 				if c >= 0x80 {
-					if !errors.Is(err, codec.ErrUTF8) || got != "" {
+					if !errors.Is(err, jsonfault.UTF8) || got != "" {
 						t.Fatalf("%q: got %s, %v", b, got, err)
 					}
 				} else {
@@ -160,17 +161,17 @@ func TestWriterFailureHasOffsetAndPointer(t *testing.T) {
 		write func(w *wire.Writer)
 		place
 	}{
-		"text at the top":            {func(w *wire.Writer) { w.Text("a\xff") }, place{codec.ErrUTF8, 0, ""}},
-		"text inside":                {in(func(w *wire.Writer) { w.Text("a\xff") }), place{codec.ErrUTF8, 10, "/a~1b/1"}},
-		"surrogate in UTF-8":         {func(w *wire.Writer) { w.Text("\xed\xa0\x80") }, place{codec.ErrUTF8, 0, ""}},
-		"first element":              {func(w *wire.Writer) { w.BeginArray(); w.Elem(); w.Text("\xff") }, place{codec.ErrUTF8, 1, "/0"}},
-		"infinity":                   {in(func(w *wire.Writer) { w.Float(math.Inf(-1)) }), place{codec.ErrFloat, 10, "/a~1b/1"}},
-		"not a number":               {func(w *wire.Writer) { w.Float(math.NaN()) }, place{codec.ErrFloat, 0, ""}},
-		"raw not closed":             {raw(`[1`), place{codec.ErrEOF, 2, "/0"}},
-		"raw with two values":        {raw(`1 2`), place{codec.ErrTrailing, 2, ""}},
-		"raw of white space":         {raw(` `), place{codec.ErrEOF, 1, ""}},
+		"text at the top":            {func(w *wire.Writer) { w.Text("a\xff") }, place{jsonfault.UTF8, 0, ""}},
+		"text inside":                {in(func(w *wire.Writer) { w.Text("a\xff") }), place{jsonfault.UTF8, 10, "/a~1b/1"}},
+		"surrogate in UTF-8":         {func(w *wire.Writer) { w.Text("\xed\xa0\x80") }, place{jsonfault.UTF8, 0, ""}},
+		"first element":              {func(w *wire.Writer) { w.BeginArray(); w.Elem(); w.Text("\xff") }, place{jsonfault.UTF8, 1, "/0"}},
+		"infinity":                   {in(func(w *wire.Writer) { w.Float(math.Inf(-1)) }), place{jsonfault.Float, 10, "/a~1b/1"}},
+		"not a number":               {func(w *wire.Writer) { w.Float(math.NaN()) }, place{jsonfault.Float, 0, ""}},
+		"raw not closed":             {raw(`[1`), place{jsonfault.EOF, 2, "/0"}},
+		"raw with two values":        {raw(`1 2`), place{jsonfault.Trailing, 2, ""}},
+		"raw of white space":         {raw(` `), place{jsonfault.EOF, 1, ""}},
 		"raw with a repeated name":   {in(raw(`{"c":1,"c":2}`)), place{codec.ErrDuplicate, 17, "/a~1b/1/c"}},
-		"raw with bad UTF-8":         {raw("\"\xff\""), place{codec.ErrUTF8, 1, ""}},
+		"raw with bad UTF-8":         {raw("\"\xff\""), place{jsonfault.UTF8, 1, ""}},
 		"raw that is no object":      {in(func(w *wire.Writer) { w.RawObject(json.RawMessage(`[]`)) }), place{codec.ErrType, 10, "/a~1b/1"}},
 		"raw that is no array":       {in(func(w *wire.Writer) { w.RawArray(json.RawMessage(`null`)) }), place{codec.ErrType, 10, "/a~1b/1"}},
 		"raw object that is nothing": {func(w *wire.Writer) { w.RawObject(json.RawMessage(`x`)) }, place{codec.ErrSyntax, 0, ""}},
@@ -179,7 +180,7 @@ func TestWriterFailureHasOffsetAndPointer(t *testing.T) {
 		"fail further in":            {in(func(w *wire.Writer) { w.Fail("", &codec.Error{Pointer: "/b/0", Err: mine}) }), place{mine, 10, "/a~1b/1/b/0"}},
 		"fail further in a member":   {func(w *wire.Writer) { w.Begin(); w.Fail("x", &codec.Error{Pointer: "/y", Err: mine}) }, place{mine, 1, "/x/y"}},
 		"only the first failure":     {func(w *wire.Writer) { w.Fail("", mine); w.Text("\xff") }, place{mine, 0, ""}},
-		"bad name":                   {func(w *wire.Writer) { w.Begin(); w.MapKey("\xff"); w.Null() }, place{codec.ErrUTF8, 1, ""}},
+		"bad name":                   {func(w *wire.Writer) { w.Begin(); w.MapKey("\xff"); w.Null() }, place{jsonfault.UTF8, 1, ""}},
 		"bad extra": {func(w *wire.Writer) {
 			var x wire.Extra
 			x.Set("e", json.RawMessage(`{"a":}`))
@@ -204,7 +205,7 @@ func TestAppendKeepsPrefix(t *testing.T) {
 		t.Errorf("got %s, %v", out, err)
 	}
 	out, err = codec.Append(dst, codec.StringScalar("some text\xff"))
-	if string(out) != "abc" || !errors.Is(err, codec.ErrUTF8) {
+	if string(out) != "abc" || !errors.Is(err, jsonfault.UTF8) {
 		t.Errorf("got %s, %v", out, err)
 	}
 	if out, err := codec.Marshal(codec.Scalar{}); out != nil || err == nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/internal/doubling"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 	"github.com/mcpwire/mcpwire/internal/slowtest"
 )
 
@@ -58,7 +59,7 @@ func Hostile(t *testing.T, p Package, checked map[string]bool) {
 		for _, g := range all {
 			cases++
 			switch err := p.tryGrowth(c.Definition, g); {
-			case errors.Is(err, codec.ErrDepth):
+			case errors.Is(err, jsonfault.Depth):
 				deep++
 			case err != nil:
 				s.fail(t, c, fmt.Errorf("%s %s: %w", g.kind, g.name, err))
@@ -97,7 +98,7 @@ func (p Package) use(definition string, text []byte, options ...codec.Option) (d
 }
 
 // tryGrowth decodes a value of some levels, and if it is a deep one, also one beyond the limit. It
-// returns codec.ErrDepth if that is refused with the right place.
+// returns jsonfault.Depth if that is refused with the right place.
 func (p Package) tryGrowth(definition string, g growth) error {
 	if _, err := p.use(definition, []byte(g.text(levels))); err != nil || !g.deep {
 		return err
@@ -105,7 +106,7 @@ func (p Package) tryGrowth(definition string, g growth) error {
 	text := []byte(g.text(codec.DefaultMaxDepth + 1))
 	_, plain := codec.UnmarshalFunc(text, func(r *wire.Reader) struct{} { r.Skip(); return struct{}{} })
 	want, ok := errors.AsType[*codec.Error](plain)
-	if !ok || !errors.Is(want, codec.ErrDepth) {
+	if !ok || !errors.Is(want, jsonfault.Depth) {
 		return fmt.Errorf("skipping the value: got %v, want ErrDepth", plain)
 	}
 	err, _ := p.use(definition, text)
@@ -113,11 +114,11 @@ func (p Package) tryGrowth(definition string, g growth) error {
 	if !ok {
 		return fmt.Errorf("beyond the limit of depth: got %v, want %v", err, want)
 	}
-	if errors.Is(got, codec.ErrDepth) && (got.Offset != want.Offset || got.Pointer != want.Pointer) {
+	if errors.Is(got, jsonfault.Depth) && (got.Offset != want.Offset || got.Pointer != want.Pointer) {
 		return fmt.Errorf("beyond the limit of depth: got offset %d and pointer %.200q, want %d and %.200q", got.Offset, got.Pointer, want.Offset, want.Pointer)
 	}
-	if errors.Is(got, codec.ErrDepth) {
-		return codec.ErrDepth
+	if errors.Is(got, jsonfault.Depth) {
+		return jsonfault.Depth
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ func (m *message) DecodeJSON(r *wire.Reader) {
 				continue
 			}
 		}
-		r.Extra((*wire.Extra)(&m.rest))
+		r.Extra(&m.rest)
 	}
 }
 
@@ -57,7 +57,7 @@ func (m *message) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"` + m.member + `":`)
 		m.payload.EncodeJSON(w)
 	}
-	w.EndExtra(start, wire.Extra(m.rest), nil)
+	w.EndExtra(start, m.rest, nil)
 }
 
 func (m *message) MarshalJSON() ([]byte, error)    { return codec.Marshal(m) }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/internal/faultstore"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/memory"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
@@ -488,7 +489,7 @@ func TestAwaitReceivesDeepestValue(t *testing.T) {
 		d.restart()
 		d.signal(id, "number", 1)
 		equal(t, "result", fmt.Sprint(len(deep), 1), d.result(id))
-		if err := d.s.Signal(t.Context(), d.call(), "deep", json.RawMessage("["+string(deep)+"]")); !errors.Is(err, codec.ErrDepth) {
+		if err := d.s.Signal(t.Context(), d.call(), "deep", json.RawMessage("["+string(deep)+"]")); !errors.Is(err, jsonfault.Depth) {
 			t.Errorf("a deeper value: %v", err)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/wire"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/engine"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -93,7 +94,7 @@ func encodeCall(id jsonrpc.ID, method string, params codec.Encoder, meta []metaM
 		beginCall(w, id, method)
 		if params != nil {
 			w.Key(`,"params":`)
-			writeObject(w, "params", params, jsonrpc.ErrParams)
+			writeObject(w, "params", params, jsonfault.Params)
 		}
 		w.End()
 	})

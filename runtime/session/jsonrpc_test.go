@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
@@ -237,8 +238,8 @@ func TestInvalidAnswerFailsItsCall(t *testing.T) {
 		}()
 		p.take()
 		p.send(`{"jsonrpc":"2.0","id":1,"result":[]}`)
-		if err := <-got; !errors.Is(err, jsonrpc.ErrResult) {
-			t.Errorf("got %v, want %v", err, jsonrpc.ErrResult)
+		if err := <-got; !errors.Is(err, jsonfault.Result) {
+			t.Errorf("got %v, want %v", err, jsonfault.Result)
 		}
 	})
 }
@@ -285,8 +286,8 @@ func TestMessageWithIDAloneIsRejectedUnlessCallWaits(t *testing.T) {
 			< {"jsonrpc":"2.0","id":1,"error":{"code":-32600}}
 			> {"jsonrpc":"2.0","id":1}
 		`)
-		if err := <-got; !errors.Is(err, jsonrpc.ErrNeither) {
-			t.Errorf("got %v, want %v", err, jsonrpc.ErrNeither)
+		if err := <-got; !errors.Is(err, jsonfault.Neither) {
+			t.Errorf("got %v, want %v", err, jsonfault.Neither)
 		}
 	})
 }

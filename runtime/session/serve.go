@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/engine"
@@ -87,7 +88,7 @@ const (
 func (s *Session) receive(m transport.Message) {
 	// The session owns the text and does not change it.
 	message, err := m.Parse()
-	if errors.Is(err, jsonrpc.ErrBatch) {
+	if errors.Is(err, jsonfault.Batch) {
 		if s.Revision().Defines("JSONRPCBatchRequest") {
 			s.receiveBatch(m)
 			return
@@ -105,7 +106,7 @@ func (s *Session) receive(m transport.Message) {
 func (s *Session) take(message *jsonrpc.Message, err error, m *transport.Message) (answers bool) {
 	if longer(message.ID, maxID) {
 		message.ID = jsonrpc.ID{}
-		err = fmt.Errorf("%w: longer than %d bytes", jsonrpc.ErrID, maxID)
+		err = fmt.Errorf("%w: longer than %d bytes", jsonfault.ID, maxID)
 	}
 	if err != nil {
 		return s.refuse(*message, err, *m)
@@ -143,7 +144,7 @@ func (s *Session) refuse(message jsonrpc.Message, err error, m transport.Message
 	switch message.Kind {
 	case jsonrpc.KindResponse, jsonrpc.KindErrorResponse:
 		// Without a result and an error, it may also be a request that lacks its method.
-		if s.answered(message.ID, invalidAnswer(err)) || !errors.Is(err, jsonrpc.ErrNeither) {
+		if s.answered(message.ID, invalidAnswer(err)) || !errors.Is(err, jsonfault.Neither) {
 			return false
 		}
 	case jsonrpc.KindNotification:

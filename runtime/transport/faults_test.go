@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -32,11 +33,11 @@ var faults = []struct {
 }{
 	{"byte order mark", "\uFEFF" + `{"jsonrpc":"2.0","id":ID,"result":{"roots":[],"tools":[]}}`, nil},
 	{"id with a fraction of 0", `{"jsonrpc":"2.0","id":ID.0,"result":{"roots":[],"tools":[]}}`, nil},
-	{"no result", `{"jsonrpc":"2.0","id":ID}`, jsonrpc.ErrNeither},
-	{"null as result", `{"jsonrpc":"2.0","id":ID,"result":null}`, jsonrpc.ErrResult},
-	{"a result and an error", `{"jsonrpc":"2.0","id":ID,"result":{},"error":{"code":1,"message":""}}`, jsonrpc.ErrBoth},
-	{"batch of one", `[{"jsonrpc":"2.0","id":ID,"result":{}}]`, jsonrpc.ErrBatch},
-	{"invalid UTF-8", `{"jsonrpc":"2.0","id":ID,"result":{"text":"` + "\xff" + `"}}`, codec.ErrUTF8},
+	{"no result", `{"jsonrpc":"2.0","id":ID}`, jsonfault.Neither},
+	{"null as result", `{"jsonrpc":"2.0","id":ID,"result":null}`, jsonfault.Result},
+	{"a result and an error", `{"jsonrpc":"2.0","id":ID,"result":{},"error":{"code":1,"message":""}}`, jsonfault.Both},
+	{"batch of one", `[{"jsonrpc":"2.0","id":ID,"result":{}}]`, jsonfault.Batch},
+	{"invalid UTF-8", `{"jsonrpc":"2.0","id":ID,"result":{"text":"` + "\xff" + `"}}`, jsonfault.UTF8},
 	{"too long", `{"jsonrpc":"2.0","id":ID,"result":{"text":"` + strings.Repeat("x", 2*maxMessage) + `"}}`, transport.ErrTooLong},
 	{"too long, with an id with a fraction of 0", `{"jsonrpc":"2.0","id":ID.0,"result":{"text":"` + strings.Repeat("x", 2*maxMessage) + `"}}`, transport.ErrTooLong},
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/value"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
@@ -558,7 +559,7 @@ func (ref reference) check(t *testing.T, text []byte, target func() any) {
 	}
 	if malformed := codec.Valid(text); malformed != nil {
 		// Text after the value is checked last.
-		if err == nil || err.Error() != malformed.Error() && !errors.Is(malformed, codec.ErrTrailing) {
+		if err == nil || err.Error() != malformed.Error() && !errors.Is(malformed, jsonfault.Trailing) {
 			t.Fatalf("got %v, want %v", err, malformed)
 		}
 		return

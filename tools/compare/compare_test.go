@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mcpwire/mcpwire/codec"
-	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/wire/jsonschema"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 )
 
 // comparison runs once, because it compiles generated code.
@@ -83,16 +83,16 @@ var refusals = map[string]struct {
 	err     error
 	pointer string
 }{
-	"id null":                       {jsonrpc.ErrID, "/id"},
-	"id 1.5":                        {jsonrpc.ErrID, "/id"},
-	"id true":                       {jsonrpc.ErrID, "/id"},
-	"version 1.0":                   {jsonrpc.ErrVersion, "/jsonrpc"},
-	"version missing":               {jsonrpc.ErrVersion, ""},
-	"params an array":               {jsonrpc.ErrPositional, "/params"},
-	"ID and METHOD in capitals":     {jsonrpc.ErrNeither, ""},
-	"result without id":             {jsonrpc.ErrNoID, ""},
-	"result null":                   {jsonrpc.ErrResult, "/result"},
-	"error without code":            {jsonrpc.ErrError, "/error"},
+	"id null":                       {jsonfault.ID, "/id"},
+	"id 1.5":                        {jsonfault.ID, "/id"},
+	"id true":                       {jsonfault.ID, "/id"},
+	"version 1.0":                   {jsonfault.Version, "/jsonrpc"},
+	"version missing":               {jsonfault.Version, ""},
+	"params an array":               {jsonfault.Positional, "/params"},
+	"ID and METHOD in capitals":     {jsonfault.Neither, ""},
+	"result without id":             {jsonfault.NoID, ""},
+	"result null":                   {jsonfault.Result, "/result"},
+	"error without code":            {jsonfault.Error, "/error"},
 	"name missing":                  {required, ""},
 	"name null":                     {mistyped, "/name"},
 	"Name for name":                 {required, ""},
@@ -105,14 +105,14 @@ var refusals = map[string]struct {
 	"text missing":                  {required, "/content/0"},
 	"priority 1.5":                  {&jsonschema.Error{Keyword: "maximum"}, "/content/0/annotations/priority"},
 	"embedded resource without uri": {required, "/content/0/resource"},
-	"maxTokens 2.5":                 {codec.ErrInteger, "/maxTokens"},
+	"maxTokens 2.5":                 {jsonfault.Integer, "/maxTokens"},
 	"progress a string":             {mistyped, "/progress"},
 	"progress token missing":        {required, ""},
 	"form without requestedSchema":  {required, ""},
 	"url mode without url":          {required, ""},
 	"task without status":           {required, ""},
 	"task without ttl":              {required, ""},
-	"ttl 1.5":                       {codec.ErrInteger, "/ttl"},
+	"ttl 1.5":                       {jsonfault.Integer, "/ttl"},
 	"ttl a string":                  {mistyped, "/ttl"},
 }
 

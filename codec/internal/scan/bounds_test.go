@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 )
 
 // The tests here cover code that reads several bytes at a time, or that writes into capacity it has
@@ -156,7 +158,7 @@ func TestRepeatedNameOfEveryLength(t *testing.T) {
 				for space := range 12 {
 					before := "{" + first + `1,"other":2,`
 					text := before + second + "3}" + strings.Repeat(" ", space)
-					check(text, len(before), ErrDuplicate)
+					check(text, len(before), jsonfault.Duplicate)
 				}
 			}
 			for i := range n {
@@ -165,7 +167,7 @@ func TestRepeatedNameOfEveryLength(t *testing.T) {
 			}
 		}
 		beyond := "{\"" + name + "é\":1,"
-		check(beyond+"\""+name+"é\":2}", len(beyond), ErrDuplicate)
+		check(beyond+"\""+name+"é\":2}", len(beyond), jsonfault.Duplicate)
 		check(beyond+"\""+name+"è\":2}", len(beyond)+len(name)+7, nil)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"hash/maphash"
 	"math/bits"
+
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 )
 
 // Checker checks values without decoding them. It detects every kind of malformed text, including
@@ -44,13 +46,13 @@ func (c *Checker) Value(data []byte, i, depth int) (end int, err error) {
 	for {
 		if i >= len(data) || data[i] <= ' ' {
 			if i = SkipSpace(data, i); i >= len(data) {
-				return i, ErrEOF
+				return i, jsonfault.EOF
 			}
 		}
 		switch b := data[i]; b {
 		case '{', '[':
 			if depth+len(c.open) >= c.MaxDepth {
-				return i, ErrDepth
+				return i, jsonfault.Depth
 			}
 			c.open = append(c.open, openValue{close: b + 2, names: uint32(len(c.names))})
 			if i++; i >= len(data) || data[i] <= ' ' {
@@ -73,7 +75,7 @@ func (c *Checker) Value(data []byte, i, depth int) (end int, err error) {
 				return i, err
 			}
 			if i-start-2 > c.MaxString {
-				return start, ErrStringSize
+				return start, jsonfault.StringSize
 			}
 		case 't':
 			i, err = Literal(data, i, "true")
@@ -124,7 +126,7 @@ func CommaOr(close byte) string {
 	return "',' or ']'"
 }
 
-// name checks the member name at or after i and the colon after it, and fails with ErrDuplicate if
+// name checks the member name at or after i and the colon after it, and fails with jsonfault.Duplicate if
 // the innermost object already has the name.
 func (c *Checker) name(data []byte, i int) (end int, err error) {
 	if i < len(data) && data[i] <= ' ' {
@@ -152,7 +154,7 @@ func (c *Checker) name(data []byte, i int) (end int, err error) {
 		mark = nameMark(data[start:last])
 	}
 	if last-start > c.MaxString {
-		return i, ErrStringSize
+		return i, jsonfault.StringSize
 	}
 	end = last + 1
 	if end >= len(data) || data[end] != ':' {
@@ -164,13 +166,13 @@ func (c *Checker) name(data []byte, i int) (end int, err error) {
 	top.count++
 	if top.object != 0 || top.count > FewNames || escaped {
 		if c.repeated(top, data, start, last, escaped) {
-			return i, ErrDuplicate
+			return i, jsonfault.Duplicate
 		}
 		return end + 1, nil
 	}
 	for _, n := range c.names[top.names:] {
 		if n.mark == mark && bytes.Equal(data[n.start:n.end], data[start:last]) {
-			return i, ErrDuplicate
+			return i, jsonfault.Duplicate
 		}
 	}
 	c.names = append(c.names, nameAt{mark, start, last})

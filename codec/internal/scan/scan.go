@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"math/bits"
 	"unicode/utf8"
+
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 )
 
 // The functions in this file implement the grammar of RFC 8259 and hold no state. Together with an
@@ -124,7 +126,7 @@ func String(data []byte, i int) (end int, escaped bool, err error) {
 	end, beyond, escaped, err := scanContent(data, start)
 	if beyond {
 		if bad := BadUTF8(data[start:end]); bad >= 0 {
-			return start + bad, escaped, ErrUTF8
+			return start + bad, escaped, jsonfault.UTF8
 		}
 	}
 	if err == nil {
@@ -179,7 +181,7 @@ func scanContent(data []byte, i int) (end int, beyond, escaped bool, err error) 
 			i += 8
 		}
 		if i >= len(data) {
-			return len(data), seen&highs != 0, escaped, ErrEOF
+			return len(data), seen&highs != 0, escaped, jsonfault.EOF
 		}
 		switch c := data[i]; {
 		case c == '"':
@@ -194,7 +196,7 @@ func scanContent(data []byte, i int) (end int, beyond, escaped bool, err error) 
 				long = i + longContent // vector code stops here, and more such escapes may follow
 			}
 		case c < ' ':
-			return i, seen&highs != 0, escaped, ErrControlChar
+			return i, seen&highs != 0, escaped, jsonfault.ControlChar
 		default:
 			seen |= uint64(c)
 			i++
@@ -259,7 +261,7 @@ func DecodeContent(dst, data []byte, i int) (out []byte, end int, beyond bool, e
 		}
 		switch {
 		case i >= len(data):
-			return out[:n], i, seen&highs != 0, ErrEOF
+			return out[:n], i, seen&highs != 0, jsonfault.EOF
 		case n+utf8.UTFMax > len(out):
 			continue // to make room
 		}
@@ -267,7 +269,7 @@ func DecodeContent(dst, data []byte, i int) (out []byte, end int, beyond bool, e
 		case c == '"':
 			return out[:n], i, seen&highs != 0, nil
 		case c < ' ':
-			return out[:n], i, seen&highs != 0, ErrControlChar
+			return out[:n], i, seen&highs != 0, jsonfault.ControlChar
 		case c != '\\':
 			seen |= uint64(c)
 			out[n] = c
@@ -302,37 +304,37 @@ func scanEscape(data []byte, i int) (end int, err error) {
 func decodeEscape(data []byte, i int) (r rune, end int, err error) {
 	switch {
 	case i+1 >= len(data):
-		return 0, len(data), ErrEOF
+		return 0, len(data), jsonfault.EOF
 	case data[i+1] != 'u':
-		return 0, i, ErrEscape
+		return 0, i, jsonfault.Escape
 	}
 	r, n := hex4(data[i+2:])
 	switch end = i + 6; {
 	case n < 4 && i+2+n == len(data):
-		return 0, len(data), ErrEOF
+		return 0, len(data), jsonfault.EOF
 	case n < 4:
-		return 0, i, ErrEscape
+		return 0, i, jsonfault.Escape
 	case r < 0xD800 || r > 0xDFFF:
 		return r, end, nil
 	case r >= 0xDC00:
-		return 0, i, ErrSurrogate
+		return 0, i, jsonfault.Surrogate
 	case end == len(data):
-		return 0, end, ErrEOF
+		return 0, end, jsonfault.EOF
 	case data[end] != '\\':
-		return 0, i, ErrSurrogate
+		return 0, i, jsonfault.Surrogate
 	case end+1 == len(data):
-		return 0, end + 1, ErrEOF
+		return 0, end + 1, jsonfault.EOF
 	case data[end+1] != 'u':
-		return 0, i, ErrSurrogate
+		return 0, i, jsonfault.Surrogate
 	}
 	low, n := hex4(data[end+2:])
 	switch {
 	case n < 4 && end+2+n == len(data):
-		return 0, len(data), ErrEOF
+		return 0, len(data), jsonfault.EOF
 	case n < 4:
-		return 0, end, ErrEscape
+		return 0, end, jsonfault.Escape
 	case low < 0xDC00 || low > 0xDFFF:
-		return 0, i, ErrSurrogate
+		return 0, i, jsonfault.Surrogate
 	}
 	return (r-0xD800)<<10 | (low - 0xDC00) + 0x10000, end + 6, nil
 }
@@ -388,7 +390,7 @@ func Number(data []byte, i int) (end int, digits bool, err error) {
 	if i < len(data) && data[i] == '0' {
 		i++
 		if i < len(data) && IsDigit(data[i]) {
-			return start, false, ErrNumber
+			return start, false, jsonfault.Number
 		}
 	} else if i, err = scanDigits(data, i); err != nil {
 		return numberFault(data, start, i)
@@ -420,7 +422,7 @@ func scanDigits(data []byte, i int) (end int, err error) {
 		i++
 	}
 	if i == start {
-		return i, ErrNumber
+		return i, jsonfault.Number
 	}
 	return i, nil
 }
@@ -429,9 +431,9 @@ func scanDigits(data []byte, i int) (end int, err error) {
 // read up to i. The fault is at the start of the number, or at i if the text ends there.
 func numberFault(data []byte, start, i int) (int, bool, error) {
 	if i == len(data) {
-		return i, false, ErrEOF
+		return i, false, jsonfault.EOF
 	}
-	return start, false, ErrNumber
+	return start, false, jsonfault.Number
 }
 
 // Literal checks that lit is at i and returns the offset after it (section 3).
@@ -442,7 +444,7 @@ func Literal(data []byte, i int, lit string) (end int, err error) {
 			return i + len(lit), nil
 		}
 	} else if string(rest) == lit[:len(rest)] {
-		return len(data), ErrEOF
+		return len(data), jsonfault.EOF
 	}
-	return i, ErrLiteral
+	return i, jsonfault.Literal
 }

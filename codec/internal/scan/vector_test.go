@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mcpwire/mcpwire/codec/internal/slow"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 )
 
 // checkText compares the results of the fast code for a text, and for the same bytes as string
@@ -31,7 +32,7 @@ func checkText(t *testing.T, text string, data, room []byte) {
 			last--
 		}
 		if bad := BadUTF8(data[:last]); bad >= 0 {
-			got, gotErr = bad, ErrUTF8
+			got, gotErr = bad, jsonfault.UTF8
 		}
 	}
 	if got != end || gotErr != err || !ascii && !beyond || err == nil && escaped != sawEscape {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/wire/jsonschema"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 )
 
 // fault has the parts of a fault that tests compare.
@@ -366,11 +367,11 @@ func TestMalformedTextIsOneFault(t *testing.T) {
 		want error
 	}{
 		{text: `{"a":}`, want: codec.ErrSyntax},
-		{text: ``, want: codec.ErrEOF},
+		{text: ``, want: jsonfault.EOF},
 		{text: `{"a":1,"a":2}`, want: codec.ErrDuplicate},
-		{text: `"a" 1`, want: codec.ErrTrailing},
-		{text: `[[1]]`, opts: []codec.Option{codec.MaxDepth(1)}, want: codec.ErrDepth},
-		{text: strings.Repeat("[", 100000), want: codec.ErrDepth},
+		{text: `"a" 1`, want: jsonfault.Trailing},
+		{text: `[[1]]`, opts: []codec.Option{codec.MaxDepth(1)}, want: jsonfault.Depth},
+		{text: strings.Repeat("[", 100000), want: jsonfault.Depth},
 	} {
 		table := &jsonschema.Table{Nodes: append([]jsonschema.Node{{}, {Types: jsonschema.Never}}, nodes...)}
 		err := table.Check(2, []byte(test.text), test.opts...)
@@ -402,7 +403,7 @@ func TestFaultsSupportErrorsIsAndAs(t *testing.T) {
 		t.Errorf("no Error: %v", broken)
 	case !errors.As(err, &first) || first.Offset != 0:
 		t.Errorf("not the first fault: %v", first)
-	case !errors.Is(err, codec.ErrInteger):
+	case !errors.Is(err, jsonfault.Integer):
 		t.Error("ErrInteger is not found")
 	case codec.Code(err) != -32602:
 		t.Errorf("code %d", codec.Code(err))

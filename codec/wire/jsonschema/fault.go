@@ -11,12 +11,13 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/wire"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 )
 
 // Faults lists the faults of a value in the order of the text. Each entry has the place of the bad
 // value. For a missing required member that is the place of the object. For a member that is not
 // allowed or has a bad name, the pointer is that of the member and the offset that of its name. The
-// Err of an entry is a [codec.ErrType] or [codec.ErrInteger] for a value of the wrong kind, and
+// Err of an entry is a [codec.ErrType] or [jsonfault.Integer] for a value of the wrong kind, and
 // otherwise an [*Error]. Text that is not well-formed is a single fault, the one that package codec
 // reports.
 //
@@ -100,7 +101,7 @@ func (c *checker) wrongKind(kinds Types, i int) {
 	case kinds&every == 0:
 		c.keywordFault(i, "not", "no value is allowed here")
 	case got == wire.KindNumber && kinds&Integer != 0:
-		c.fault(i, codec.ErrInteger)
+		c.fault(i, jsonfault.Integer)
 	default:
 		c.fault(i, wire.WrongKind(kinds.String(), got))
 	}

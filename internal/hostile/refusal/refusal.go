@@ -8,21 +8,22 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/internal/hostile"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 )
 
 var rules = map[hostile.Rule]error{
-	hostile.Syntax: codec.ErrSyntax, hostile.BOM: codec.ErrBOM, hostile.ControlChar: codec.ErrControlChar,
-	hostile.Escape: codec.ErrEscape, hostile.Number: codec.ErrNumber, hostile.Literal: codec.ErrLiteral, hostile.EOF: codec.ErrEOF,
-	hostile.Trailing: codec.ErrTrailing, hostile.UTF8: codec.ErrUTF8, hostile.Surrogate: codec.ErrSurrogate,
-	hostile.Duplicate: codec.ErrDuplicate, hostile.Depth: codec.ErrDepth, hostile.Size: codec.ErrSize,
-	hostile.StringSize: codec.ErrStringSize, hostile.Integer: codec.ErrInteger,
+	hostile.Syntax: codec.ErrSyntax, hostile.BOM: jsonfault.BOM, hostile.ControlChar: jsonfault.ControlChar,
+	hostile.Escape: jsonfault.Escape, hostile.Number: jsonfault.Number, hostile.Literal: jsonfault.Literal, hostile.EOF: jsonfault.EOF,
+	hostile.Trailing: jsonfault.Trailing, hostile.UTF8: jsonfault.UTF8, hostile.Surrogate: jsonfault.Surrogate,
+	hostile.Duplicate: codec.ErrDuplicate, hostile.Depth: jsonfault.Depth, hostile.Size: jsonfault.Size,
+	hostile.StringSize: jsonfault.StringSize, hostile.Integer: jsonfault.Integer,
 
-	hostile.NoObject: jsonrpc.ErrObject, hostile.Version: jsonrpc.ErrVersion, hostile.ID: jsonrpc.ErrID,
-	hostile.NoID: jsonrpc.ErrNoID, hostile.Method: jsonrpc.ErrMethod, hostile.Params: jsonrpc.ErrParams,
-	hostile.Positional: jsonrpc.ErrPositional, hostile.Result: jsonrpc.ErrResult, hostile.Error: jsonrpc.ErrError,
-	hostile.Both: jsonrpc.ErrBoth, hostile.Mixed: jsonrpc.ErrMixed, hostile.Neither: jsonrpc.ErrNeither,
-	hostile.Batched: jsonrpc.ErrBatch, hostile.NoBatch: jsonrpc.ErrNoBatch, hostile.EmptyBatch: jsonrpc.ErrEmptyBatch,
-	hostile.BatchSize: jsonrpc.ErrBatchSize,
+	hostile.NoObject: jsonfault.NotObject, hostile.Version: jsonfault.Version, hostile.ID: jsonfault.ID,
+	hostile.NoID: jsonfault.NoID, hostile.Method: jsonfault.Method, hostile.Params: jsonfault.Params,
+	hostile.Positional: jsonfault.Positional, hostile.Result: jsonfault.Result, hostile.Error: jsonfault.Error,
+	hostile.Both: jsonfault.Both, hostile.Mixed: jsonfault.Mixed, hostile.Neither: jsonfault.Neither,
+	hostile.Batched: jsonfault.Batch, hostile.NoBatch: jsonfault.NoBatch, hostile.EmptyBatch: jsonfault.EmptyBatch,
+	hostile.BatchSize: jsonfault.BatchSize,
 }
 
 // Is reports whether err is the error that a rule names.

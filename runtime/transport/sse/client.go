@@ -13,6 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/wire"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
@@ -280,7 +281,7 @@ func (c *client) read(s *stream) error {
 // request that was reported as lost.
 func (c *client) recordText(s *stream, text []byte) bool {
 	m, err := httpcore.Parse(text)
-	if errors.Is(err, jsonrpc.ErrBatch) {
+	if errors.Is(err, jsonfault.Batch) {
 		items, _ := jsonrpc.ParseReceivedBatch(text, codec.NoCopy())
 		for i := range items {
 			c.record(s, &items[i].Message)

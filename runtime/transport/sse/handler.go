@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 	"github.com/mcpwire/mcpwire/runtime/auth"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/engine"
@@ -309,7 +310,7 @@ func (h *Handler) permits(ctx context.Context, w http.ResponseWriter, m *jsonrpc
 			id = jsonrpc.ID{}
 		}
 		return h.gate.Permits(ctx, w, id, m)
-	case !errors.Is(err, jsonrpc.ErrBatch):
+	case !errors.Is(err, jsonfault.Batch):
 		return true // the session rejects it
 	}
 	items, err := jsonrpc.ParseReceivedBatch(text)

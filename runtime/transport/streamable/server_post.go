@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/internal/jsonfault"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/engine"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
@@ -58,7 +59,7 @@ func (p *posted) parse() error {
 	case p.err == nil:
 		p.messages, p.requests = p.single[:0], p.request[:0]
 		p.add(&p.message, p.body)
-	case errors.Is(p.err, jsonrpc.ErrBatch):
+	case errors.Is(p.err, jsonfault.Batch):
 		return p.parseBatch()
 	}
 	return p.err
@@ -174,7 +175,7 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	case !h.readPost(ctx, w, r, c, maxBody, p):
 	case p.err == nil && h.isModern(named, &p.message):
 		h.serveModern(ctx, w, r, &p.message, p.body, taken)
-	case named && errors.Is(p.err, jsonrpc.ErrBatch):
+	case named && errors.Is(p.err, jsonfault.Batch):
 		guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "the revision has no batches")
 	default:
 		h.serveInSession(ctx, w, r, c, p, taken)
@@ -247,7 +248,7 @@ func (h *Handler) serveInSession(ctx context.Context, w http.ResponseWriter, r *
 	}
 	if revision := c.handshake.negotiated(); p.batch && !hasBatches(revision) {
 		for _, id := range p.answers {
-			fail, _ := guard.FailAnswer(&jsonrpc.Message{Kind: jsonrpc.KindResponse, ID: id}, jsonrpc.ErrBatch)
+			fail, _ := guard.FailAnswer(&jsonrpc.Message{Kind: jsonrpc.KindResponse, ID: id}, jsonfault.Batch)
 			c.in.Put(ctx, fail)
 		}
 		guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, fmt.Sprintf("revision %q has no batches", revision))
