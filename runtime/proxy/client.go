@@ -56,7 +56,7 @@ type client struct {
 
 // Limits of the state of a client. The oldest tasks are forgotten.
 const (
-	maxSubscriptions = server.DefaultMaxSubscriptions
+	maxSubscriptions = boundary.DefaultMaxSubscriptions
 	maxTasks         = 10_000
 	maxTaskBytes     = 16 << 20 // of their states
 )

@@ -9,10 +9,10 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/engine"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
-	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
@@ -283,9 +283,9 @@ func (p *Proxy) inputTimeout() time.Duration {
 	case d < 0:
 		return 24 * time.Hour
 	default:
-		return cmp.Or(d, server.DefaultInputTimeout)
+		return cmp.Or(d, boundary.DefaultInputTimeout)
 	}
 }
 
 // maxRounds returns how often a call may ask for input, or a negative number for any.
-func (p *Proxy) maxRounds() int { return cmp.Or(p.cfg.Server.Limits.Rounds, server.DefaultMaxRounds) }
+func (p *Proxy) maxRounds() int { return cmp.Or(p.cfg.Server.Limits.Rounds, boundary.DefaultMaxRounds) }

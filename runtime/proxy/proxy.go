@@ -332,7 +332,7 @@ func New(name, version string, cfg *Config) (*Proxy, error) {
 	s := p.cfg.Server
 	p.keys = rerun.NewKeys(s.Shared.StateKeys...)
 	p.log = boundary.Logger(cmp.Or(s.Logger, s.Session.Logger))
-	p.cfg.Server.Features.PageSize = cmp.Or(s.Features.PageSize, server.DefaultPageSize)
+	p.cfg.Server.Features.PageSize = cmp.Or(s.Features.PageSize, boundary.DefaultPageSize)
 	declare := s.Features.Capabilities
 	s.Features.Capabilities = func(c *mcp.ServerCapabilities) {
 		if declare != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
@@ -495,7 +496,7 @@ func TestInputRequestsTimeOut(t *testing.T) {
 			return err
 		},
 	} {
-		for _, tt := range []struct{ limit, want time.Duration }{{0, server.DefaultInputTimeout}, {time.Second, time.Second}, {-1, time.Hour}} {
+		for _, tt := range []struct{ limit, want time.Duration }{{0, boundary.DefaultInputTimeout}, {time.Second, time.Second}, {-1, time.Hour}} {
 			synctest.Test(t, func(t *testing.T) {
 				s := newServer(t, server.Config{Limits: server.Limits{InputTimeout: tt.limit}})
 				var err error
@@ -546,7 +547,7 @@ func TestSampleLimitsToolRounds(t *testing.T) {
 	client := respondWith(map[string]string{"sampling/createMessage": `{"role":"assistant","model":"m","stopReason":"toolUse","content":{"type":"tool_use","id":"1","name":"x","input":{}}}`})
 	c := connect(t, s, clientConfig{capabilities: clientCapabilities(t, `{"sampling":{"tools":{}}}`), handler: client.serve})
 	result, _ := c.call("tools/call", `{"name":"loop"}`)
-	if want := server.ErrToolRounds.Error() + ": the limit is 3"; !strings.Contains(result, want) || rounds != 4 {
+	if want := "server: too many rounds of tool calls: the limit is 3"; !strings.Contains(result, want) || rounds != 4 {
 		t.Errorf("after %d messages: got %s, want %q", rounds, result, want)
 	}
 }

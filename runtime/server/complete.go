@@ -17,17 +17,21 @@ type CompleteFunc func(ctx context.Context, c *Call, value string, others map[st
 // maxValues limits the values in a result (MCP completion, "Completion Results").
 const maxValues = 100
 
-// Completion is an option of [AddPrompt] and [AddTemplate]; see [Complete].
-type Completion struct {
+type completion struct {
 	name string
 	f    CompleteFunc
 }
 
-// Complete returns the completion of one argument of a prompt, or one variable of a template.
-func Complete(name string, f CompleteFunc) Completion { return Completion{name, f} }
+// Complete completes one argument of a prompt, or one variable of a template.
+func Complete(name string, f CompleteFunc) interface {
+	PromptOption
+	TemplateOption
+} {
+	return completion{name, f}
+}
 
-func (c Completion) forPrompt(p *prompt)     { p.completers[c.name] = c.f }
-func (c Completion) forTemplate(t *template) { t.completers[c.name] = c.f }
+func (c completion) forPrompt(p *prompt)     { p.completers[c.name] = c.f }
+func (c completion) forTemplate(t *template) { t.completers[c.name] = c.f }
 
 // OneOf returns a function that proposes the values that begin with the typed text, ignoring case.
 func OneOf(values ...string) CompleteFunc {

@@ -101,7 +101,7 @@ type Features struct {
 	// have the name, the title and the version of the server in their _meta.
 	OmitServerInfo bool
 
-	// PageSize is the number of features on a page of a list. The default is [DefaultPageSize].
+	// PageSize is the number of features on a page of a list. The default is 100.
 	PageSize int
 	// Debounce merges list_changed notifications: one is sent when this time has passed after the
 	// first change. Zero sends one for each change.
@@ -131,13 +131,13 @@ type Limits struct {
 	// call. After that, [Call.Sample], [Elicit], [Call.ElicitForm], [Call.ElicitURL] and
 	// [Call.Roots] fail with [session.ErrTimeout], and the server cancels the request at the
 	// client. The deadline of their context may be earlier. A task waits until its ttl has passed.
-	// The default is [DefaultInputTimeout]. It may be [NoLimit].
+	// The default is 10 minutes. It may be [NoLimit].
 	//
 	// In revisions without sessions, input requests end with the call. InputTimeout limits how long
 	// the client may take to send the call again with the responses; no limit means 24 hours there.
 	InputTimeout time.Duration
 	// Rounds limits how often a call in revisions without sessions may ask for input. The
-	// default is [DefaultMaxRounds]. It may be [NoLimit].
+	// default is 100. It may be [NoLimit].
 	Rounds int
 	// ToolRounds limits the rounds of tool calls since the last message of the user in a
 	// conversation that [Call.Sample] sends. The default is 100. It may be
@@ -152,7 +152,7 @@ type Limits struct {
 	URI int
 	// Subscriptions limits the subscriptions of a session. For modern requests, it limits those
 	// of a principal: each subscriptions/listen counts, and each URI and each task in it.
-	// Clients without a principal count by their network. The default is [DefaultMaxSubscriptions].
+	// Clients without a principal count by their network. The default is 10,000.
 	Subscriptions int
 	// SubscriptionBytes limits the total length of the URIs that a session subscribes to, in
 	// bytes. For modern requests, it limits those of a principal, with the ids of tasks and the
@@ -176,10 +176,10 @@ type Middleware struct {
 	All func(s *Server) session.Middleware
 
 	// Tools, Prompts and Resources wrap the handling of all requests for features of their kind, the
-	// first one outermost. See [FeatureMiddleware] for the order.
-	Tools     []ToolMiddleware
-	Prompts   []PromptMiddleware
-	Resources []ResourceMiddleware
+	// first one outermost; see [ToolHandler].
+	Tools     []func(next ToolHandler) ToolHandler
+	Prompts   []func(next PromptHandler) PromptHandler
+	Resources []func(next ResourceHandler) ResourceHandler
 	// Steps wrap the functions of all steps that run, the first one outermost; see [Step].
 	Steps []StepMiddleware
 }
@@ -253,14 +253,10 @@ type Shared struct {
 
 // Defaults of [Config].
 const (
-	DefaultPageSize             = 100
 	defaultLogRate              = 1000
-	DefaultInputTimeout         = 10 * time.Minute
 	defaultMaxState             = 64 << 10
-	DefaultMaxRounds            = 100
 	defaultMaxToolRounds        = 100
 	defaultMaxURI               = 8 << 10
-	DefaultMaxSubscriptions     = 10000
 	defaultMaxSubscriptionBytes = 1 << 20
 )
 
@@ -288,17 +284,17 @@ func (cfg *Config) complete(name, version string) []error {
 		cfg.Features.Types = nil
 	}
 	cfg.Features.Types = slices.Clone(cfg.Features.Types)
-	boundary.Default(&faults, "Features.PageSize", &cfg.Features.PageSize, DefaultPageSize)
+	boundary.Default(&faults, "Features.PageSize", &cfg.Features.PageSize, boundary.DefaultPageSize)
 	boundary.Default(&faults, "Features.Debounce", &cfg.Features.Debounce, 0)
 	boundary.Default(&faults, "Limits.Drain", &cfg.Limits.Drain, 0)
 	boundary.OrNone(&faults, "Limits.Calls", &cfg.Limits.Calls, 0)
 	boundary.OrNone(&faults, "Limits.Logs", &cfg.Limits.Logs, defaultLogRate)
-	boundary.OrNone(&faults, "Limits.InputTimeout", &cfg.Limits.InputTimeout, DefaultInputTimeout)
-	boundary.OrNone(&faults, "Limits.Rounds", &cfg.Limits.Rounds, DefaultMaxRounds)
+	boundary.OrNone(&faults, "Limits.InputTimeout", &cfg.Limits.InputTimeout, boundary.DefaultInputTimeout)
+	boundary.OrNone(&faults, "Limits.Rounds", &cfg.Limits.Rounds, boundary.DefaultMaxRounds)
 	boundary.OrNone(&faults, "Limits.ToolRounds", &cfg.Limits.ToolRounds, defaultMaxToolRounds)
 	boundary.Default(&faults, "Limits.State", &cfg.Limits.State, defaultMaxState)
 	boundary.Default(&faults, "Limits.URI", &cfg.Limits.URI, defaultMaxURI)
-	boundary.Default(&faults, "Limits.Subscriptions", &cfg.Limits.Subscriptions, DefaultMaxSubscriptions)
+	boundary.Default(&faults, "Limits.Subscriptions", &cfg.Limits.Subscriptions, boundary.DefaultMaxSubscriptions)
 	boundary.Default(&faults, "Limits.SubscriptionBytes", &cfg.Limits.SubscriptionBytes, defaultMaxSubscriptionBytes)
 	for name, ttl := range cfg.Features.Caching.times() {
 		boundary.Default(&faults, "Features.Caching."+name, ttl, 0)

@@ -137,7 +137,7 @@
 //
 // # Middleware
 //
-// [FeatureMiddleware] wraps the calls of tools, the requests for prompts and the reading of
+// Middleware wraps the calls of tools, the requests for prompts and the reading of
 // resources: those of the whole server, see [Middleware], or of one feature.
 //
 // # Sessions

@@ -10,14 +10,10 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// HandlerFunc serves requests for features of one kind. Req describes the feature and the request,
-// and Res is the result.
-type HandlerFunc[Req, Res any] func(ctx context.Context, c *Call, req Req) (Res, error)
-
-// FeatureMiddleware wraps the handling of requests for features of one kind. It may replace the
-// arguments in the request, the result and the error, and need not call next. It is called once
-// when a feature is added or changed; the function that it returns is called for every request and
-// must be safe for concurrent use.
+// ToolHandler serves calls of a tool. Middleware is a function that gets one and returns another:
+// it may replace the arguments in the request, the result and the error, and need not call next. It
+// is called once when a feature is added or changed; the function that it returns is called for every
+// request and must be safe for concurrent use.
 //
 //	func timed(next server.ToolHandler) server.ToolHandler {
 //		return func(ctx context.Context, c *server.Call, r *server.ToolRequest) (*mcp.CallToolResult, error) {
@@ -44,18 +40,13 @@ type HandlerFunc[Req, Res any] func(ctx context.Context, c *Call, req Req) (Res,
 // other arguments or the output are invalid. It sees an error of a tool's function unchanged. Such
 // an error, or one of middleware, becomes a result with isError after that, unless it is a
 // [*jsonrpc.Error].
-type FeatureMiddleware[Req, Res any] func(next HandlerFunc[Req, Res]) HandlerFunc[Req, Res]
+type ToolHandler = func(ctx context.Context, c *Call, r *ToolRequest) (*mcp.CallToolResult, error)
 
-// The handlers and the middleware of each kind of feature.
-type (
-	ToolHandler     = HandlerFunc[*ToolRequest, *mcp.CallToolResult]
-	PromptHandler   = HandlerFunc[*PromptRequest, *mcp.GetPromptResult]
-	ResourceHandler = HandlerFunc[*ResourceRequest, *mcp.ReadResourceResult]
+// PromptHandler serves requests for a prompt. Middleware is as for a [ToolHandler].
+type PromptHandler = func(ctx context.Context, c *Call, r *PromptRequest) (*mcp.GetPromptResult, error)
 
-	ToolMiddleware     = FeatureMiddleware[*ToolRequest, *mcp.CallToolResult]
-	PromptMiddleware   = FeatureMiddleware[*PromptRequest, *mcp.GetPromptResult]
-	ResourceMiddleware = FeatureMiddleware[*ResourceRequest, *mcp.ReadResourceResult]
-)
+// ResourceHandler serves requests to read a resource. Middleware is as for a [ToolHandler].
+type ResourceHandler = func(ctx context.Context, c *Call, r *ResourceRequest) (*mcp.ReadResourceResult, error)
 
 // StepMiddleware wraps the function of a [Step] or of [Compensate] each time it runs. It calls next
 // once, with a context derived from ctx, and returns its error. A step whose recorded result is
@@ -119,38 +110,40 @@ type ResourceRequest struct {
 
 // WrapTool adds middleware to one tool, the first one outermost. [Middleware.Tools] is for all
 // tools.
-func WrapTool(m ...ToolMiddleware) ToolOption {
+func WrapTool(m ...func(next ToolHandler) ToolHandler) ToolOption {
 	return toolOption(func(t *tool) { t.middleware = append(t.middleware, m...) })
 }
 
 // WrapPrompt adds middleware to one prompt, the first one outermost. [Middleware.Prompts] is
 // for all prompts.
-func WrapPrompt(m ...PromptMiddleware) PromptOption {
+func WrapPrompt(m ...func(next PromptHandler) PromptHandler) PromptOption {
 	return promptOption(func(p *prompt) { p.middleware = append(p.middleware, m...) })
 }
 
 // WrapResource adds middleware to one resource, or to the resources of one template, the first one
 // outermost. [Middleware.Resources] is for all resources.
-func WrapResource(m ...ResourceMiddleware) interface {
+func WrapResource(m ...func(next ResourceHandler) ResourceHandler) interface {
 	ResourceOption
 	TemplateOption
 } {
 	return wrapResource(m)
 }
 
-type wrapResource []ResourceMiddleware
+type wrapResource []func(next ResourceHandler) ResourceHandler
 
 func (m wrapResource) forResource(r *resource) { r.middleware = append(r.middleware, m...) }
 func (m wrapResource) forTemplate(t *template) { t.middleware = append(t.middleware, m...) }
 
 // wrap returns a handler that calls the middleware of the configuration, then that of the feature,
 // then inner. It returns nil if there is no middleware.
-func wrap[Req, Res any](all, own []FeatureMiddleware[Req, Res], inner HandlerFunc[Req, Res]) (HandlerFunc[Req, Res], error) {
+func wrap[H interface {
+	ToolHandler | PromptHandler | ResourceHandler
+}](all, own []func(next H) H, inner H) (H, error) {
 	if len(all)+len(own) == 0 {
 		return nil, nil
 	}
 	next := inner
-	for _, list := range [][]FeatureMiddleware[Req, Res]{own, all} {
+	for _, list := range [][]func(next H) H{own, all} {
 		for i := len(list) - 1; i >= 0; i-- {
 			if list[i] == nil {
 				return nil, errors.New("nil middleware")

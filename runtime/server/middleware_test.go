@@ -20,8 +20,11 @@ import (
 )
 
 // traced returns middleware for any kind of feature that adds its name to a list.
-func traced[Req, Res any](steps *[]string, name string) server.FeatureMiddleware[Req, Res] {
-	return func(next server.HandlerFunc[Req, Res]) server.HandlerFunc[Req, Res] {
+// handler is the handler of a kind of features.
+type handler[Req, Res any] = func(ctx context.Context, c *server.Call, r Req) (Res, error)
+
+func traced[Req, Res any](steps *[]string, name string) func(next handler[Req, Res]) handler[Req, Res] {
+	return func(next handler[Req, Res]) handler[Req, Res] {
 		return func(ctx context.Context, c *server.Call, req Req) (Res, error) {
 			*steps = append(*steps, name)
 			return next(ctx, c, req)
@@ -34,9 +37,9 @@ func TestMiddlewareRunsInOrder(t *testing.T) {
 	var steps []string
 	cfg := server.Config{
 		Middleware: server.Middleware{
-			Tools:     []server.ToolMiddleware{traced[*server.ToolRequest, *mcp.CallToolResult](&steps, "all 1"), traced[*server.ToolRequest, *mcp.CallToolResult](&steps, "all 2")},
-			Prompts:   []server.PromptMiddleware{traced[*server.PromptRequest, *mcp.GetPromptResult](&steps, "all")},
-			Resources: []server.ResourceMiddleware{traced[*server.ResourceRequest, *mcp.ReadResourceResult](&steps, "all")},
+			Tools:     []func(server.ToolHandler) server.ToolHandler{traced[*server.ToolRequest, *mcp.CallToolResult](&steps, "all 1"), traced[*server.ToolRequest, *mcp.CallToolResult](&steps, "all 2")},
+			Prompts:   []func(server.PromptHandler) server.PromptHandler{traced[*server.PromptRequest, *mcp.GetPromptResult](&steps, "all")},
+			Resources: []func(server.ResourceHandler) server.ResourceHandler{traced[*server.ResourceRequest, *mcp.ReadResourceResult](&steps, "all")},
 		},
 		Session: session.Config{Hooks: session.Hooks{Receiving: []session.Middleware{func(next session.Handler) session.Handler {
 			return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
@@ -80,7 +83,7 @@ func TestMiddlewareRunsInOrder(t *testing.T) {
 
 // toolMiddleware returns a server whose tool "add" has middleware.
 func toolMiddleware(t *testing.T, serve func(ctx context.Context, c *server.Call, r *server.ToolRequest, next server.ToolHandler) (*mcp.CallToolResult, error)) *testClient {
-	s := newServer(t, server.Config{Middleware: server.Middleware{Tools: []server.ToolMiddleware{func(next server.ToolHandler) server.ToolHandler {
+	s := newServer(t, server.Config{Middleware: server.Middleware{Tools: []func(server.ToolHandler) server.ToolHandler{func(next server.ToolHandler) server.ToolHandler {
 		return func(ctx context.Context, c *server.Call, r *server.ToolRequest) (*mcp.CallToolResult, error) {
 			return serve(ctx, c, r, next)
 		}
@@ -199,7 +202,7 @@ func TestMiddlewareOfPromptsAndResources(t *testing.T) {
 func TestMiddlewareRunsInTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inTask := false
-		s := newServer(t, server.Config{Tasks: task.Config{Store: memory.New()}, Middleware: server.Middleware{Tools: []server.ToolMiddleware{func(next server.ToolHandler) server.ToolHandler {
+		s := newServer(t, server.Config{Tasks: task.Config{Store: memory.New()}, Middleware: server.Middleware{Tools: []func(server.ToolHandler) server.ToolHandler{func(next server.ToolHandler) server.ToolHandler {
 			return func(ctx context.Context, c *server.Call, r *server.ToolRequest) (*mcp.CallToolResult, error) {
 				_, inTask = c.Task()
 				return next(ctx, c, r)
@@ -216,7 +219,7 @@ func TestMiddlewareRunsInTask(t *testing.T) {
 }
 
 func TestAddToolRejectsInvalidMiddleware(t *testing.T) {
-	for name, m := range map[string]server.ToolMiddleware{
+	for name, m := range map[string]func(server.ToolHandler) server.ToolHandler{
 		"nil":                     nil,
 		"returned a nil function": func(server.ToolHandler) server.ToolHandler { return nil },
 	} {

@@ -70,7 +70,7 @@ func TestOutputThatIsNoObject(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
-				s := newServer(t, server.Config{Middleware: server.Middleware{Tools: []server.ToolMiddleware{func(next server.ToolHandler) server.ToolHandler { return next }}}})
+				s := newServer(t, server.Config{Middleware: server.Middleware{Tools: []func(server.ToolHandler) server.ToolHandler{func(next server.ToolHandler) server.ToolHandler { return next }}}})
 				test.add(s)
 				if err := s.Err(); err != nil {
 					t.Fatal(err)

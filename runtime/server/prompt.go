@@ -13,12 +13,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/server/internal/schemas"
 )
 
-// PromptFunc is a Go function that fills in a prompt. All required arguments are present. Embedded
-// resources in its messages must have a media type.
-type PromptFunc[In, Out any] func(ctx context.Context, c *Call, in In) (Out, error)
-
 // PromptOption is an option of [AddPrompt]: [DefinePrompt], [RequireScopes], [VisibleTo],
-// [WrapPrompt] or a [Completion].
+// [WrapPrompt] or a completion of an argument, see [Complete].
 type PromptOption interface{ forPrompt(*prompt) }
 
 type promptOption func(*prompt)
@@ -45,11 +41,12 @@ type prompt struct {
 	completers map[string]CompleteFunc
 	// wrapped calls the middleware, then serve. It is nil if there is no middleware.
 	wrapped    PromptHandler
-	middleware []PromptMiddleware // of the option WrapPrompt
+	middleware []func(next PromptHandler) PromptHandler // of the option WrapPrompt
 }
 
 // AddPrompt adds a prompt that f fills in. The options are [DefinePrompt] and completions of
-// arguments, see [Complete].
+// arguments, see [Complete]. All required arguments are present when f is called. Embedded resources
+// in its messages must have a media type.
 //
 // In is a struct or map[string]string. Each field of a struct is an argument: a string, a boolean,
 // a number, a type that implements [encoding.TextUnmarshaler], or a pointer to one of these. The
@@ -65,12 +62,12 @@ type prompt struct {
 //
 // It is a fault if the protocol does not admit the description, or if there is a prompt of that name
 // ([ErrExists]): the prompt is not added, and the server does not start; see [Handle.Err].
-func AddPrompt[In, Out any](s *Server, name, description string, f PromptFunc[In, Out], options ...PromptOption) *Handle[mcp.Prompt] {
+func AddPrompt[In, Out any](s *Server, name, description string, f func(ctx context.Context, c *Call, in In) (Out, error), options ...PromptOption) *Handle[mcp.Prompt] {
 	h, err := addPrompt(s, mcp.Prompt{Name: name, Description: optional(description)}, f, options)
 	return added(s, h, err)
 }
 
-func addPrompt[In, Out any](s *Server, def mcp.Prompt, f PromptFunc[In, Out], options []PromptOption) (*Handle[mcp.Prompt], error) {
+func addPrompt[In, Out any](s *Server, def mcp.Prompt, f func(ctx context.Context, c *Call, in In) (Out, error), options []PromptOption) (*Handle[mcp.Prompt], error) {
 	if s == nil {
 		return nil, errNoServer
 	}

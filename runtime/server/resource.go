@@ -129,7 +129,7 @@ type resource struct {
 	caching cacheHint // of the option CacheContents
 	// wrapped calls the middleware, then readFrom. It is nil if there is no middleware.
 	wrapped    ResourceHandler
-	middleware []ResourceMiddleware // of the option WrapResource
+	middleware []func(next ResourceHandler) ResourceHandler // of the option WrapResource
 }
 
 // AddResource adds a resource with a fixed URI. [DefineResource] sets the other members of its
@@ -255,7 +255,7 @@ func (s *Server) find(c *Call, uri string) (found, error) {
 
 // wrapRead returns a handler that calls middleware and then reads a resource. It returns nil if
 // there is no middleware.
-func (s *Server) wrapRead(own []ResourceMiddleware, read readFunc, mime *string) (ResourceHandler, error) {
+func (s *Server) wrapRead(own []func(next ResourceHandler) ResourceHandler, read readFunc, mime *string) (ResourceHandler, error) {
 	return wrap(s.cfg.Middleware.Resources, own, func(ctx context.Context, c *Call, r *ResourceRequest) (*mcp.ReadResourceResult, error) {
 		return readFrom(ctx, c, read, Resource{r.URI, r.Vars}, mime)
 	})

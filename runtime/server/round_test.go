@@ -17,6 +17,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/memory"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
@@ -299,7 +300,7 @@ func TestOpenInputRequestDecidesOutcome(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		f    handler
-		m    server.ToolMiddleware
+		m    func(server.ToolHandler) server.ToolHandler
 	}{
 		{"returned", asks, nil},
 		{"wrapped", func(ctx context.Context, c *server.Call) (string, error) {
@@ -356,7 +357,7 @@ func TestOpenInputRequestDecidesOutcome(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var cfg server.Config
 			if tt.m != nil {
-				cfg.Middleware.Tools = []server.ToolMiddleware{tt.m}
+				cfg.Middleware.Tools = []func(server.ToolHandler) server.ToolHandler{tt.m}
 			}
 			s := newServer(t, cfg)
 			addTool(s, tt.f)
@@ -614,7 +615,7 @@ func TestStateOfOtherRequestIsRejected(t *testing.T) {
 			got := tt.c.round(tt.method, tt.params, &round{state: tt.state}, responses)
 			equal(t, tt.name, tt.want, got.text)
 		}
-		time.Sleep(server.DefaultInputTimeout)
+		time.Sleep(boundary.DefaultInputTimeout)
 		equal(t, "later", "-32602 requestState: expired", ann.round("tools/call", params, one, responses).text)
 	})
 }
@@ -919,7 +920,7 @@ func TestElicitURLInRounds(t *testing.T) {
 			t.Error(err)
 		}
 		equal(t, "result", "accept", c.round("tools/call", do, one, map[string]string{one.name(t): `{"action":"accept"}`}).text)
-		time.Sleep(server.DefaultInputTimeout)
+		time.Sleep(boundary.DefaultInputTimeout)
 		if _, ok := s.ElicitationPrincipal(id); ok {
 			t.Error("the id does not expire")
 		}
@@ -1046,7 +1047,7 @@ func TestURLsOfModernTasks(t *testing.T) {
 				if part(params, "elicitationId") != "" || elicitation == "" {
 					t.Fatalf("restartable %v, %s: %s", restartable, row.tool, state)
 				}
-				time.Sleep(server.DefaultInputTimeout)
+				time.Sleep(boundary.DefaultInputTimeout)
 				c.result("tasks/update", `{"taskId":"`+id+`","inputResponses":{"input-1":{"action":"`+row.action+`"}}}`, meta)
 				synctest.Wait()
 				if got, ok := s.ElicitationPrincipal(elicitation); !ok || got != "ann" {
@@ -1094,7 +1095,7 @@ func TestFormInRoundHasNoSecrets(t *testing.T) {
 }
 
 func TestRoundsAreLimited(t *testing.T) {
-	for limit, want := range map[int]int{0: server.DefaultMaxRounds, 3: 3} {
+	for limit, want := range map[int]int{0: boundary.DefaultMaxRounds, 3: 3} {
 		log := new(bytes.Buffer)
 		s := newServer(t, server.Config{Limits: server.Limits{Rounds: limit}, Session: session.Config{Logger: slog.New(slog.NewTextHandler(log, nil))}})
 		addTool(s, func(ctx context.Context, c *server.Call) (string, error) {

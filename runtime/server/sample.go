@@ -18,7 +18,7 @@ import (
 //   - if the conversation is invalid, such as a tool call without a result,
 //   - with a [*session.CapabilityError] if params need a capability that the client has not
 //     declared,
-//   - with [ErrToolRounds] if the conversation has more than [Limits.ToolRounds] rounds of tool
+//   - with an error if the conversation has more than [Limits.ToolRounds] rounds of tool
 //     calls,
 //   - with [session.ErrTimeout] after [Limits.InputTimeout],
 //   - with an [*InputRequiredError] in revisions without sessions, until there is a response,
@@ -120,10 +120,6 @@ func (c *Call) taskSession(method, capability string) (*session.Session, error) 
 	return sess, nil
 }
 
-// ErrToolRounds reports that a conversation has more rounds of tool calls than
-// [Limits.ToolRounds].
-var ErrToolRounds = errors.New("server: too many rounds of tool calls")
-
 // checkSampling rejects invalid conversations, and those that need a capability the client has not
 // declared.
 func (c *Call) checkSampling(params *mcp.CreateMessageRequestParams) error {
@@ -134,7 +130,7 @@ func (c *Call) checkSampling(params *mcp.CreateMessageRequestParams) error {
 		return fmt.Errorf("server: sample: invalid conversation: %w", err)
 	}
 	if limit := c.p.s.cfg.Limits.ToolRounds; limit > 0 && toolRounds(params.Messages) > limit {
-		return fmt.Errorf("%w: the limit is %d", ErrToolRounds, limit)
+		return fmt.Errorf("server: too many rounds of tool calls: the limit is %d", limit)
 	}
 	return c.checkSamplingCapability(params)
 }

@@ -18,7 +18,7 @@ import (
 type ListFunc func(ctx context.Context, c *Call, cursor string) (page []mcp.Resource, next string, err error)
 
 // TemplateOption is an option of [AddTemplate]: [DefineTemplate], [CacheContents], [RequireScopes],
-// [VisibleTo], [WrapResource], a [ListFunc] or a [Completion].
+// [VisibleTo], [WrapResource], a [ListFunc] or a completion of a variable, see [Complete].
 type TemplateOption interface{ forTemplate(*template) }
 
 type templateOption func(*template)
@@ -50,7 +50,7 @@ type template struct {
 	caching    cacheHint // of the option CacheContents
 	// wrapped calls the middleware, then readFrom. It is nil if there is no middleware.
 	wrapped    ResourceHandler
-	middleware []ResourceMiddleware // of the option WrapResource
+	middleware []func(next ResourceHandler) ResourceHandler // of the option WrapResource
 }
 
 // AddTemplate adds the resources whose URIs match an RFC 6570 template. If several features match a

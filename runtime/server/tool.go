@@ -30,10 +30,6 @@ import (
 // plain calls and tasks; ctx ends when the call is cancelled.
 type ToolFunc[In, Out any] func(ctx context.Context, c *Call, in In) (Out, error)
 
-// RawToolFunc serves calls of a tool like [ToolFunc]. It receives the arguments as a JSON object,
-// validated against the input schema, and builds the result itself.
-type RawToolFunc func(ctx context.Context, c *Call, arguments json.RawMessage) (*mcp.CallToolResult, error)
-
 // ToolOption is an option of [AddTool] and [Server.AddRawTool]: [DefineTool], [DefineToolFor],
 // [DefineType], [Durable], [Tasks], [MaxRunning], [RequireLabels], [RequireLabelsFor],
 // [RequireScopes], [RequireScopesFor], [VisibleTo], [WrapTool] or several of them as [ToolOptions].
@@ -153,12 +149,12 @@ type tool struct {
 	out        *schemas.Output // nil if the tool has no output schema
 	fields     []modern.Field  // the arguments that clients over HTTP repeat in header fields
 	plain      bool            // its function returns output that is not an object
-	call       RawToolFunc
+	call       ToolFunc[json.RawMessage, *mcp.CallToolResult]
 	// defineFor changes the description for a caller. It is nil if all callers have the same.
 	defineFor func(c *Call, def *mcp.Tool)
 	// wrapped calls the middleware, then serve. It is nil if there is no middleware.
 	wrapped    ToolHandler
-	middleware []ToolMiddleware // of the option WrapTool
+	middleware []func(next ToolHandler) ToolHandler // of the option WrapTool
 	// decode decodes arguments without calling the tool. It is nil for a tool that takes JSON; such
 	// a tool has no defaults.
 	decode func(json.RawMessage) error
@@ -236,14 +232,14 @@ func addTool[In, Out any](s *Server, def mcp.Tool, f ToolFunc[In, Out], options 
 }
 
 // AddRawTool adds a tool with a complete description, such as one that a proxy has received. Its
-// schemas are those of def, and its function receives the arguments as JSON. The arguments have no
-// defaults. Its faults are those of [AddTool].
-func (s *Server) AddRawTool(def mcp.Tool, f RawToolFunc, options ...ToolOption) *Handle[mcp.Tool] {
+// schemas are those of def, and its function receives the arguments as a JSON object, validated
+// against the input schema. The arguments have no defaults. Its faults are those of [AddTool].
+func (s *Server) AddRawTool(def mcp.Tool, f ToolFunc[json.RawMessage, *mcp.CallToolResult], options ...ToolOption) *Handle[mcp.Tool] {
 	h, err := s.addRawTool(def, f, options)
 	return added(s, h, err)
 }
 
-func (s *Server) addRawTool(def mcp.Tool, f RawToolFunc, options []ToolOption) (*Handle[mcp.Tool], error) {
+func (s *Server) addRawTool(def mcp.Tool, f ToolFunc[json.RawMessage, *mcp.CallToolResult], options []ToolOption) (*Handle[mcp.Tool], error) {
 	if s == nil {
 		return nil, errNoServer
 	}
