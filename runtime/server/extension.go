@@ -12,7 +12,6 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/value"
-	"github.com/mcpwire/mcpwire/internal/jsonedit"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/session"
@@ -210,8 +209,8 @@ func (s *Server) allExtensions() []*extension {
 // declare adds some extensions to the capabilities, unless those have them.
 func (s *Server) declare(c *mcp.ServerCapabilities, some func(*extension) bool) {
 	for _, e := range s.allExtensions() {
-		if _, ok := codec.Member(c.Extensions, e.ID); !ok && some(e) && (e.Offered == nil || e.Offered(c)) {
-			c.Extensions = jsonedit.With(c.Extensions, e.ID, e.Settings)
+		if some(e) && (e.Offered == nil || e.Offered(c)) {
+			c.Extensions = modern.WithExtension(c.Extensions, e.ID, e.Settings)
 		}
 	}
 }

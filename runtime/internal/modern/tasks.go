@@ -10,13 +10,18 @@ import (
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 )
 
-// WithTasks returns the extensions in capabilities with the Tasks extension. It returns them
-// unchanged if they have it, or are not an object.
-func WithTasks(extensions json.RawMessage) json.RawMessage {
-	if _, ok := codec.Member(extensions, tasks.ExtensionID); ok {
+// WithExtension returns the extensions in capabilities with the settings of one more. It returns
+// them unchanged if they have it, or are not an object.
+func WithExtension(extensions json.RawMessage, id string, settings json.RawMessage) json.RawMessage {
+	if _, ok := codec.Member(extensions, id); ok {
 		return extensions
 	}
-	return jsonedit.With(extensions, tasks.ExtensionID, json.RawMessage(`{}`))
+	return jsonedit.With(extensions, id, settings)
+}
+
+// WithTasks is WithExtension for the Tasks extension.
+func WithTasks(extensions json.RawMessage) json.RawMessage {
+	return WithExtension(extensions, tasks.ExtensionID, json.RawMessage(`{}`))
 }
 
 // IsReserved reports whether the name of a method is reserved for tasks, and no method of tasks has
