@@ -186,10 +186,11 @@ func (h *Handler) serveStream(w http.ResponseWriter, r *http.Request, c *serverC
 	out.follow(r.Context())
 }
 
-// prime writes an event with the id from which the client can resume, and with the reconnect delay.
+// prime writes an event with the id from which the client can resume, and with the reconnect delay. A
+// request that was cancelled before its response became a stream has none to resume.
 func (s *streamWriter) prime() {
 	switch {
-	case s.c.priming():
+	case s.c.priming() && s.st.id != "":
 		s.write(eventstream.Event{ID: eventID(s.st.id, s.number), Data: []byte{}, Retry: s.h.o.Streams.Retry})
 	case s.c.id != "":
 		s.write(eventstream.Event{Retry: s.h.o.Streams.Retry})
