@@ -115,6 +115,13 @@ type source struct {
 	old     bool   // its draft ignores keywords beside $ref
 	// anchors and ids hold the pointers of schemas by address.
 	anchors, ids map[string]string
+	nodes        map[string]node // those that find has passed, by pointer
+}
+
+// node is an object or an array of a file. Both are nil for other values.
+type node struct {
+	object map[string]json.RawMessage
+	list   []json.RawMessage
 }
 
 // place is a schema in a file.
@@ -146,7 +153,7 @@ type reference struct {
 
 // source reads a file and finds the addresses in it.
 func (l *loader) source(file string, address *url.URL, text []byte) (*source, error) {
-	s := &source{file: file, text: text, anchors: map[string]string{}, ids: map[string]string{}}
+	s := &source{file: file, text: text, anchors: map[string]string{}, ids: map[string]string{}, nodes: map[string]node{}}
 	fault := func(format string, args ...any) error {
 		return &Error{File: file, Message: fmt.Sprintf(format, args...)}
 	}
@@ -265,26 +272,35 @@ func (s *source) find(pointer string) (json.RawMessage, scope, bool) {
 	raw, at := s.text, ""
 	for token := range strings.SplitSeq(pointer, "/") {
 		if at != "" || token != "" { // not before the first slash
+			around := s.node(at, raw)
 			at += "/" + token
-			var object map[string]json.RawMessage
-			var list []json.RawMessage
-			ok := false
-			if json.Unmarshal(raw, &object) == nil {
-				raw, ok = object[jsonedit.UnescapeToken(token)]
-			} else if i, err := strconv.Atoi(token); err == nil && json.Unmarshal(raw, &list) == nil && i >= 0 && i < len(list) {
-				raw, ok = list[i], true
-			}
-			if !ok {
-				return nil, sc, false
+			var ok bool
+			if raw, ok = around.object[jsonedit.UnescapeToken(token)]; !ok {
+				i, err := strconv.Atoi(token)
+				if err != nil || i < 0 || i >= len(around.list) {
+					return nil, sc, false
+				}
+				raw = around.list[i]
 			}
 		}
 		if at != pointer { // the schema itself enters its scope
-			var keys map[string]json.RawMessage
-			_ = json.Unmarshal(raw, &keys)
-			sc = sc.enter(keys, at)
+			sc = sc.enter(s.node(at, raw).object, at)
 		}
 	}
 	return raw, sc, true
+}
+
+// node returns the value raw at a pointer. Each is parsed once, because all definitions of a file have
+// the same values around them.
+func (s *source) node(pointer string, raw json.RawMessage) node {
+	n, ok := s.nodes[pointer]
+	if !ok {
+		if json.Unmarshal(raw, &n.object) != nil {
+			_ = json.Unmarshal(raw, &n.list)
+		}
+		s.nodes[pointer] = n
+	}
+	return n
 }
 
 // enter returns the scope inside of a schema.

@@ -18,6 +18,7 @@ import (
 // generator cannot derive that code.
 var revisionsNamed = map[string]string{
 	"server/sample.go":                    "only prose says that clients before 2025-11-25 need not declare sampling.context",
+	"server/tasks.go":                     "only prose says since which revision the Tasks extension is defined",
 	"transport/streamable/server_conn.go": "only prose says that clients before 2025-11-25 reject events without data",
 	"transport/streamable/server_post.go": "only prose says which revision a request without the header MCP-Protocol-Version has",
 }
