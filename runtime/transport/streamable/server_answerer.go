@@ -134,7 +134,7 @@ func (a *answerer) Send(ctx context.Context, text []byte) error {
 	a.sendWith(ctx)
 	a.timer.Reset(a.h.o.Timeouts.Flush)
 	err := a.writeEvent(text)
-	a.sendWith(nil)
+	a.sent()
 	a.wrote(err)
 	return err
 }
@@ -144,6 +144,13 @@ func (a *answerer) sendWith(ctx context.Context) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.sending = ctx
+}
+
+// sent ends what sendWith has begun.
+func (a *answerer) sent() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.sending = nil
 }
 
 // hurry interrupts Send if a context has ended while it waits for the client. It returns false if Send
