@@ -65,7 +65,7 @@
 // A task is added to the indexes before its record is written, and removed from them after its
 // record. A crash may leave an entry without a record; all readers skip it.
 //
-// The index of holders ("h") lets [task.Membership.Orphans] find the tasks of members that have
+// The index of holders ("h") lets Membership.Orphans find the tasks of members that have
 // ended. The cost depends only on the number of these tasks. A claim adds its entry after it has
 // read the record and before it replaces the record. The store removes obsolete entries later;
 // until then, readers compare them with the record. Before a reader removes an obsolete entry of a
@@ -110,7 +110,7 @@
 //	TASKS.members.w.ID   announcements of members that join and end; not stored
 //	TASKS.members.o.ID   offers of tasks to a member, queries and responses; not stored
 //
-// The messages with "h" are the roster: [task.Membership.Orphans] reads the indexes of the members
+// The messages with "h" are the roster: Membership.Orphans reads the indexes of the members
 // of the roster that are not alive, and removes those whose index is empty.
 //
 // A member renews its message by compare-and-set. So a member cannot come back after its message
@@ -130,7 +130,7 @@
 // or waits for one. While it waits, it also reads the quota about once in each lease, because
 // servers may lose announcements. A quota that no member uses is removed after a second.
 //
-// Messages of [task.Membership.Send] use the subject of the announcements of the task. A member
+// Messages of Membership.Send use the subject of the announcements of the task. A member
 // that follows a task has a subscription to it.
 //
 // # Permissions
