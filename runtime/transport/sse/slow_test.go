@@ -43,6 +43,13 @@ func (w *slowWriter) Write(b []byte) (int, error) {
 	return w.ResponseRecorder.Write(b)
 }
 
+// text returns what the client has received.
+func (w *slowWriter) text() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.Body.String()
+}
+
 // A message that takes longer than Timeouts.Stall to send is not a stall while bytes are accepted.
 // Later messages wait for it.
 func TestSlowStreamReceivesAllMessages(t *testing.T) {
@@ -66,7 +73,7 @@ func TestSlowStreamReceivesAllMessages(t *testing.T) {
 		c.Close()
 		<-done
 		for _, text := range texts {
-			if !strings.Contains(w.Body.String(), "data: "+text+"\n") {
+			if !strings.Contains(w.text(), "data: "+text+"\n") {
 				t.Errorf("%.1s has not arrived", text)
 			}
 		}
@@ -132,7 +139,7 @@ func TestServerLimitsUnreadAnswersOfAllConnections(t *testing.T) {
 			serving.Go(func() { h.ServeHTTP(w, r) }) // ends with Close
 			c := connection{<-conns, map[int64]transport.Reply{}}
 			time.Sleep(time.Second) // the endpoint is written
-			_, endpoint, _ := strings.Cut(strings.TrimSpace(w.Body.String()), "data: ")
+			_, endpoint, _ := strings.Cut(strings.TrimSpace(w.text()), "data: ")
 			for _, id := range ids {
 				post := httptest.NewRequest("POST", endpoint, strings.NewReader(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/list"}`, id)))
 				post.Header = http.Header{"X-From": {from}, "Content-Type": {"application/json"}}
@@ -182,10 +189,10 @@ func TestServerLimitsUnreadAnswersOfAllConnections(t *testing.T) {
 		time.Sleep(time.Second)
 		h.Close()
 		serving.Wait()
-		if got := second.Body.String(); !strings.Contains(got, `"id":2,"error":{"code":-32050`) || !strings.Contains(got, `"id":3,"result"`) || !strings.Contains(got, `"id":5,"result"`) || !strings.Contains(got, `"id":7,"error"`) || !strings.Contains(got, `"id":8,"result"`) {
+		if got := second.text(); !strings.Contains(got, `"id":2,"error":{"code":-32050`) || !strings.Contains(got, `"id":3,"result"`) || !strings.Contains(got, `"id":5,"result"`) || !strings.Contains(got, `"id":7,"error"`) || !strings.Contains(got, `"id":8,"result"`) {
 			t.Errorf("the second connection: %d bytes, %.300s", len(got), got)
 		}
-		if got := third.Body.String(); !strings.Contains(got, `"id":4,"result"`) {
+		if got := third.text(); !strings.Contains(got, `"id":4,"result"`) {
 			t.Errorf("another principal: %.300s", got)
 		}
 	})
@@ -227,7 +234,7 @@ func TestNotificationsWaitWhileTheRoomIsFull(t *testing.T) {
 		time.Sleep(time.Hour)
 		h.Close()
 		serving.Wait()
-		if got := strings.Count(second.Body.String(), "x"); got < 160<<10 {
+		if got := strings.Count(second.text(), "x"); got < 160<<10 {
 			t.Errorf("%d bytes have arrived", got)
 		}
 	})
@@ -332,9 +339,7 @@ func TestServerLimitsMessagesThatWaitForRoom(t *testing.T) {
 		go h.ServeHTTP(stream, get) // ends with Close
 		c := <-conns
 		time.Sleep(time.Second) // the endpoint is written
-		stream.mu.Lock()
-		_, to, _ := strings.Cut(stream.Body.String(), "data: ")
-		stream.mu.Unlock()
+		_, to, _ := strings.Cut(stream.text(), "data: ")
 		status := make(chan int, 10)
 		for range 7 { // the first one is in the queue, and 1200 KiB have room for five more, apart from 64 KiB of each
 			r := httptest.NewRequest("POST", strings.TrimSpace(to), strings.NewReader(strings.Repeat(" ", 290<<10)))
