@@ -19,7 +19,7 @@ func TestBatch(t *testing.T) {
 	if text, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	nine, err := client.AcceptValues(map[string]any{"count": 9})
+	nine, err := client.Accept(map[string]any{"count": 9})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func TestEcho(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if client.ToolTitle(tool) != "Echo" || tool.OutputSchema == nil || tool.OutputSchema.Properties == nil {
+	if client.Title(tool) != "Echo" || tool.OutputSchema == nil || tool.OutputSchema.Properties == nil {
 		t.Errorf("listed tool: %+v", tool)
 	}
 	contents, err := c.ReadResource(ctx, "echo://hello%20world")

@@ -84,7 +84,7 @@ func authorized(t *testing.T, store oauth.Store) (token string, calls int) {
 // held.
 func lockName(t *testing.T, store oauth.Store, dir string) string {
 	t.Helper()
-	unlock, err := store.Lock(t.Context(), oauth.Key{Kind: oauth.KindToken, Resource: protected, Principal: odd + "\xff\\ufffd"})
+	unlock, err := store.Lock(t.Context(), oauth.Key{Kind: "token", Resource: protected, Principal: odd + "\xff\\ufffd"})
 	noError(t, err)
 	defer unlock()
 	held, err := filepath.Glob(filepath.Join(dir, "credentials.json.*.lock"))
@@ -101,7 +101,7 @@ type credentialFacts struct{ Lock string }
 // credentialKeys are the keys of the files of credentials, by name.
 var credentialKeys = map[string][]byte{"credentials.json": nil, "sealed.json": []byte(strings.Repeat("k", 32))}
 
-var oddKey = oauth.Key{Kind: oauth.KindToken, Issuer: odd, Resource: protected, Principal: odd}
+var oddKey = oauth.Key{Kind: "token", Issuer: odd, Resource: protected, Principal: odd}
 
 func writeCredentials(t *testing.T, dir string) {
 	for name, key := range credentialKeys {

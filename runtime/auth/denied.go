@@ -42,8 +42,8 @@ func (d *Denied) SetHeader(h http.Header) {
 	}
 }
 
-// Write writes the response, with the reason as plain text.
-func (d *Denied) Write(w http.ResponseWriter) {
+// write writes the response, with the reason as plain text.
+func (d *Denied) write(w http.ResponseWriter) {
 	d.SetHeader(w.Header())
 	http.Error(w, d.Reason, d.Status)
 }

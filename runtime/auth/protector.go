@@ -47,9 +47,10 @@ type Config struct {
 	// is rejected if it has neither a subject nor a client id, or if its subject begins with
 	// "client_id=". The function gets an identity whose Principal is the default, or "".
 	Principal func(*Identity) (string, error)
-	// DPoP is the policy for proofs of possession. By default, they are accepted if Verifier is a
-	// [ProofVerifier]. Metadata.DPoPAlgorithms tells clients the algorithms that a proof may have.
-	DPoP DPoPPolicy
+	// RequireDPoP rejects bearer tokens, and NoDPoP proofs of possession (RFC 9449). By default, both
+	// are accepted if Verifier is a [ProofVerifier]. Metadata.DPoPAlgorithms tells clients the
+	// algorithms that a proof may have.
+	RequireDPoP, NoDPoP bool
 	// Metadata has the further members of the resource metadata. Resource and AuthorizationServers
 	// must be empty. The default of ScopesSupported is Scopes, and that of BearerMethods "header".
 	Metadata ResourceMetadata
@@ -81,15 +82,6 @@ type Config struct {
 	// nil, warnings and errors go to [slog.Default].
 	Logger *slog.Logger
 }
-
-// DPoPPolicy is the policy for proofs of possession (RFC 9449). The zero value accepts them, and
-// bearer tokens.
-type DPoPPolicy int
-
-const (
-	DPoPRequired DPoPPolicy = iota + 1 // bearer tokens are rejected
-	DPoPOff                            // proofs are not supported
-)
 
 // Defaults of [Config].
 const (
@@ -180,7 +172,7 @@ func (p *Protector) complete() error {
 		return err
 	}
 	scopes := slices.Concat(c.Scopes, c.Metadata.ScopesSupported)
-	if err := CheckScopes(scopes); err != nil {
+	if err := boundary.CheckScopes(scopes); err != nil {
 		return err
 	}
 	if slices.Contains(scopes, "offline_access") {
@@ -226,18 +218,14 @@ func (p *Protector) complete() error {
 
 func (p *Protector) completeDPoP() error {
 	verifier, supported := p.c.Verifier.(ProofVerifier)
-	switch p.c.DPoP {
-	case 0:
-	case DPoPRequired:
-		if !supported {
-			return fmt.Errorf("DPoPRequired: verifier %T has no VerifyProof", p.c.Verifier)
-		}
-	case DPoPOff:
-		return nil
-	default:
-		return fmt.Errorf("unknown DPoPPolicy (%d)", p.c.DPoP)
+	switch {
+	case p.c.RequireDPoP && p.c.NoDPoP:
+		return errors.New("RequireDPoP and NoDPoP exclude each other")
+	case p.c.RequireDPoP && !supported:
+		return fmt.Errorf("RequireDPoP: verifier %T has no VerifyProof", p.c.Verifier)
+	case !p.c.NoDPoP:
+		p.proofs = verifier
 	}
-	p.proofs = verifier
 	return nil
 }
 
@@ -341,7 +329,7 @@ func (p *Protector) token(r *http.Request) (scheme, token string, err error) {
 	}
 	scheme, token, _ = strings.Cut(values[0], " ")
 	switch {
-	case strings.EqualFold(scheme, schemeBearer) && p.c.DPoP != DPoPRequired:
+	case strings.EqualFold(scheme, schemeBearer) && !p.c.RequireDPoP:
 		scheme = schemeBearer
 	case strings.EqualFold(scheme, schemeDPoP) && p.proofs != nil:
 		scheme = schemeDPoP
@@ -373,7 +361,7 @@ func (p *Protector) credentials(r *http.Request, scheme, token string) (*Credent
 
 // scheme returns the scheme of challenges for requests without usable credentials.
 func (p *Protector) scheme() string {
-	if p.c.DPoP == DPoPRequired {
+	if p.c.RequireDPoP {
 		return schemeDPoP
 	}
 	return schemeBearer

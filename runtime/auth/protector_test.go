@@ -215,7 +215,7 @@ func TestDPoP(t *testing.T) {
 	}, ttl: time.Hour}}
 	metadata := auth.ResourceMetadata{DPoPAlgorithms: []string{"ES256", "EdDSA"}}
 	optional := newProtector(t, auth.Config{Verifier: v, Metadata: metadata})
-	required := newProtector(t, auth.Config{Verifier: v, Metadata: metadata, DPoP: auth.DPoPRequired})
+	required := newProtector(t, auth.Config{Verifier: v, Metadata: metadata, RequireDPoP: true})
 	if !metadataOf(t, required).DPoPRequired || metadataOf(t, optional).DPoPRequired {
 		t.Error("metadata does not say whether DPoP is required")
 	}
@@ -333,8 +333,8 @@ func TestNewProtectorRejectsConfig(t *testing.T) {
 		"no Verifier":            func(c *auth.Config) { c.Verifier = nil },
 		`scope "a b"`:            func(c *auth.Config) { c.Scopes = []string{"a b"} },
 		`scope "offline_access"`: func(c *auth.Config) { c.Scopes = []string{"offline_access"} },
-		"no VerifyProof":         func(c *auth.Config) { c.DPoP = auth.DPoPRequired },
-		"DPoPPolicy (7)":         func(c *auth.Config) { c.DPoP = 7 },
+		"no VerifyProof":         func(c *auth.Config) { c.RequireDPoP = true },
+		"exclude each other":     func(c *auth.Config) { c.RequireDPoP, c.NoDPoP = true, true },
 		"negative Skew":          func(c *auth.Config) { c.Skew = -1 },
 		"Metadata.Resource":      func(c *auth.Config) { c.Metadata.Resource = resource },
 	} {

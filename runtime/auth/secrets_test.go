@@ -22,12 +22,12 @@ import (
 	"github.com/mcpwire/mcpwire/internal/must"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/auth"
+	"github.com/mcpwire/mcpwire/runtime/auth/internal/clientauth"
 	"github.com/mcpwire/mcpwire/runtime/auth/loopback"
 	"github.com/mcpwire/mcpwire/runtime/auth/machine"
 	"github.com/mcpwire/mcpwire/runtime/auth/oauth"
 	"github.com/mcpwire/mcpwire/runtime/auth/trial"
 	"github.com/mcpwire/mcpwire/runtime/client"
-	"github.com/mcpwire/mcpwire/runtime/form"
 	"github.com/mcpwire/mcpwire/runtime/proxy"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
@@ -191,8 +191,7 @@ func (w *secretWorld) dial(at string, revisions []mcp.Revision) (*client.Client,
 	return client.Connect(w.t.Context(), w.recorder.Wrap(tap.Log(conn, w.log), "client", mcp.FromClient), &client.Options{
 		Session: session.Config{Revisions: revisions, Logger: w.log},
 		Input: client.Input{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
-			name, err := form.Of("marker-answer")
-			return client.Accept(map[string]form.Value{"name": name}), err
+			return client.Accept(map[string]any{"name": "marker-answer"})
 		}},
 	})
 }
@@ -491,7 +490,7 @@ func (w *secretWorld) print(config *oauth.Config) {
 	for _, value := range []any{
 		token, *token, &oauth.Token{Key: key}, config.Clients, config, config.Clients[0].Secret,
 		oauth.TokenRequest{Rejected: token.Access}, auth.Credentials{Token: token.Access},
-		oauth.SecretBasic(config.Clients[0].Secret), oauth.SecretPost(config.Clients[0].Secret),
+		clientauth.New(clientauth.Basic, config.Clients[0].Secret),
 		signer, machine.PrivateKeyJWT(signer), client.Token(token.Access), w.a, w.trial, errors.New(token.Access.String()),
 	} {
 		fmt.Fprintf(out, "%v\n%+v\n%#v\n", value, value, value)

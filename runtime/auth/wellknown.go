@@ -23,7 +23,7 @@ func (p *Protector) completeMetadata(resource *url.URL) (err error) {
 	if m.BearerMethods == nil {
 		m.BearerMethods = []string{"header"}
 	}
-	m.DPoPRequired = m.DPoPRequired || p.c.DPoP == DPoPRequired
+	m.DPoPRequired = m.DPoPRequired || p.c.RequireDPoP
 	p.metadata = m
 	p.metadataURL = p.origin + wellKnown + p.path
 	if resource.RawQuery != "" {
@@ -93,7 +93,7 @@ func (p *Protector) Middleware(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		i, err := p.Authenticate(r)
 		if err != nil {
-			err.(*Denied).Write(w)
+			err.(*Denied).write(w)
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(WithIdentity(r.Context(), i)))

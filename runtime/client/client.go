@@ -28,7 +28,6 @@ type Client struct {
 	options     Options
 	tasks       *requestor.Tasks
 	limit       *rate.Limiter // of the server's input requests
-	origin      string        // URL of the server; empty unless created by Dial
 	urls        urls
 	outputs     outputs
 	serverState serverState

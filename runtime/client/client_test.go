@@ -319,12 +319,21 @@ func TestTitlePrecedence(t *testing.T) {
 		{&mcp.Tool{Name: "name", Annotations: &mcp.ToolAnnotations{}}, "name"},
 		{&mcp.Tool{Name: "name"}, "name"},
 	} {
-		if got := client.ToolTitle(test.tool); got != test.want {
+		if got := client.Title(test.tool); got != test.want {
 			t.Errorf("got %s, want %s", got, test.want)
 		}
 	}
-	if client.Title(new("Title"), "name") != "Title" || client.Title(nil, "name") != "name" {
-		t.Error("Title does not prefer the title to the name")
+	title := new("Title")
+	for want, titles := range map[string][]string{
+		"Title": {client.Title(&mcp.Implementation{Name: "name", Title: title}), client.Title(&mcp.Resource{Name: "name", Title: title}), client.Title(&mcp.ResourceTemplate{Name: "name", Title: title}),
+			client.Title(&mcp.ResourceLink{Name: "name", Title: title}), client.Title(&mcp.Prompt{Name: "name", Title: title}), client.Title(&mcp.PromptArgument{Name: "name", Title: title})},
+		"name": {client.Title(&mcp.Implementation{Name: "name"}), client.Title(&mcp.Prompt{Name: "name", Title: new("")})},
+	} {
+		for i, got := range titles {
+			if got != want {
+				t.Errorf("item %d: got %s, want %s", i, got, want)
+			}
+		}
 	}
 }
 

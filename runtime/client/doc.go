@@ -31,10 +31,9 @@
 // defaults of forms, checks responses, and limits the rate. It ends loops of a model and its tools
 // after 50 rounds.
 //
-// URLs must pass [CheckURL]: https, or http on this machine, without user information. The server
-// sees the roots that [Options].CheckRoot admits each time; by default, those that exist and can be
-// opened. [Icons] come from the server's own origin, or from public addresses of trusted hosts;
-// [PickIcon] selects the one to fetch.
+// URLs must be https, or http on this machine, without user information. The server sees the roots
+// that [Input].CheckRoot admits each time; by default, those that exist and can be opened. Package
+// icon fetches icons from the server's own origin and from public addresses of trusted hosts.
 //
 // # Revisions without sessions
 //

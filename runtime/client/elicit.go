@@ -21,38 +21,28 @@ import (
 )
 
 // FormRequest is a form that a server asks the user to fill in (MCP elicitation, "Form Mode
-// Elicitation Requests"). [Accept] or [AcceptValues], [Decline] and [Cancel] return the possible
-// responses.
+// Elicitation Requests"). [Accept], [Decline] and [Cancel] return the possible responses.
 type FormRequest struct {
 	Server mcp.Implementation // the server that sent the request
+	Fields []form.Field       // of RequestedSchema, in the order to show them in
 	*mcp.ElicitRequestFormParams
 }
 
-// Fields returns the fields of the form, in the order to show them in.
-func (f *FormRequest) Fields() []form.Field {
-	if f.ElicitRequestFormParams == nil {
-		return nil
+// Accept returns the response of a user who has filled in the form with the members of values,
+// which is a struct or a map that encodes as a JSON object. A map may have values of
+// [form.Field.Parse]:
+//
+//	return client.Accept(map[string]any{"nights": 3, "extras": []string{"sauna"}})
+//
+// Fields that are not members get their defaults, as all do if values is nil. A nil member means that
+// the user cleared the field, which is then not sent. Accept fails if values does not encode as an
+// object, or if a member is no text, number, boolean or list of texts. The client checks the values
+// against the form before it sends them.
+func Accept(values any) (*mcp.ElicitResult, error) {
+	response := &mcp.ElicitResult{Action: mcp.ElicitActionAccept}
+	if values == nil {
+		return response, nil
 	}
-	return form.Fields(&f.RequestedSchema)
-}
-
-// Accept returns the response of a user who has filled in the form. Fields that are not in content
-// get their defaults. A nil value means that the user cleared the field, which is then not sent.
-// Values come from [form.Of] or [form.Field.Parse]. The client checks the content before it sends
-// it.
-func Accept(content map[string]form.Value) *mcp.ElicitResult {
-	return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: content}
-}
-
-// AcceptValues returns the response of a user who has filled in the form with the members of values,
-// which is a struct or a map that encodes as a JSON object:
-//
-//	return client.AcceptValues(map[string]any{"nights": 3, "extras": []string{"sauna"}})
-//
-// Fields that are not members get their defaults. AcceptValues fails if values does not encode as an
-// object, or if a member is no text, number, boolean or list of texts. Like the content of [Accept],
-// the values are checked against the form before the client sends them.
-func AcceptValues(values any) (*mcp.ElicitResult, error) {
 	text, err := codec.Marshal(value.Of(values))
 	if err != nil {
 		return nil, fmt.Errorf("client: values of a form: %w", err)
@@ -60,16 +50,17 @@ func AcceptValues(values any) (*mcp.ElicitResult, error) {
 	if len(text) == 0 || text[0] != '{' {
 		return nil, fmt.Errorf("client: values of a form: %T is not a JSON object", values)
 	}
-	answer := new(mcp.ElicitResult)
-	if err := codec.Unmarshal(fmt.Appendf(nil, `{"action":"accept","content":%s}`, text), answer); err != nil {
+	if err := codec.Unmarshal(fmt.Appendf(nil, `{"action":"accept","content":%s}`, text), response); err != nil {
 		return nil, fmt.Errorf("client: values of a form: %w", err)
 	}
-	for name, v := range answer.Content {
-		if _, unknown := v.(*mcp.Unknown); unknown {
+	for name, v := range response.Content {
+		if u, unknown := v.(*mcp.Unknown); unknown && string(u.Raw) == "null" {
+			response.Content[name] = nil
+		} else if unknown {
 			return nil, fmt.Errorf("client: values of a form: field %q is no text, number, boolean or list of texts", name)
 		}
 	}
-	return answer, nil
+	return response, nil
 }
 
 // Decline returns the response of a user who declines.
@@ -79,7 +70,7 @@ func Decline() *mcp.ElicitResult { return &mcp.ElicitResult{Action: mcp.ElicitAc
 func Cancel() *mcp.ElicitResult { return &mcp.ElicitResult{Action: mcp.ElicitActionCancel} }
 
 // URLRequest is a URL that a server asks the user to open, for data that must not pass through the
-// client (MCP elicitation, "URL Mode Elicitation Requests"). It has passed [CheckURL]. Show the
+// client (MCP elicitation, "URL Mode Elicitation Requests"). Show the
 // user the whole URL, and its host separately. Do not open or fetch the URL before the user agrees.
 // Open it in the user's browser, where neither the host nor a model can see the page.
 type URLRequest struct {
@@ -120,7 +111,7 @@ func (h requestHandler) fill(ctx context.Context, p *mcp.ElicitRequestFormParams
 	if err != nil {
 		return nil, err
 	}
-	answer, err := h.c.options.Input.Fill(ctx, &FormRequest{server, p})
+	answer, err := h.c.options.Input.Fill(ctx, &FormRequest{server, form.Fields(&p.RequestedSchema), p})
 	if err != nil {
 		return nil, err
 	}
@@ -151,10 +142,10 @@ func checkAction(a mcp.ElicitAction) error {
 	return fmt.Errorf("client: elicitation: unknown action %q", a)
 }
 
-// CheckURL returns an error if a URL from a server must not be opened. It must be https, or http on
+// checkURL returns an error if a URL from a server must not be opened. It must be https, or http on
 // this machine, name a host, and hold no user name or password, which can pass for the host (MCP
 // elicitation, "Safe URL Handling").
-func CheckURL(text string) error {
+func checkURL(text string) error {
 	if err := modern.CheckPage(text); err != nil {
 		return fmt.Errorf("client: %w", err)
 	}
@@ -172,11 +163,7 @@ func international(host string) bool {
 }
 
 func (h requestHandler) open(ctx context.Context, p *mcp.ElicitRequestURLParams) (mcp.ElicitOutcome, error) {
-	if err := CheckURL(p.URL); err != nil {
-		return nil, jsonrpc.InvalidParams(err)
-	}
-	u, err := url.Parse(p.URL)
-	if err != nil {
+	if err := checkURL(p.URL); err != nil {
 		return nil, jsonrpc.InvalidParams(err)
 	}
 	server, err := h.c.server(ctx)
@@ -186,7 +173,7 @@ func (h requestHandler) open(ctx context.Context, p *mcp.ElicitRequestURLParams)
 	if err != nil {
 		return nil, err
 	}
-	r := &URLRequest{Server: server, Host: u.Host, International: international(u.Hostname()), ElicitRequestURLParams: p}
+	r := newURLRequest(server, p)
 	if p.ElicitationID != nil {
 		r.Done = h.c.urls.expect(h.c.partition(ctx), *p.ElicitationID)
 	}
@@ -200,14 +187,44 @@ func (h requestHandler) open(ctx context.Context, p *mcp.ElicitRequestURLParams)
 	return &mcp.ElicitResult{Action: action}, nil
 }
 
+// newURLRequest returns the request for a URL that has passed checkURL, which parses it.
+func newURLRequest(server mcp.Implementation, p *mcp.ElicitRequestURLParams) *URLRequest {
+	r := &URLRequest{Server: server, ElicitRequestURLParams: p}
+	if u, err := url.Parse(p.URL); err == nil {
+		r.Host, r.International = u.Host, international(u.Hostname())
+	}
+	return r
+}
+
 // codeURLRequired is the error code of a request that needs URLs to be opened first.
 const codeURLRequired = -32042
 
 // URLsRequired returns the URLs that the user must open before the server accepts a request. It
-// returns false if err is not that error of the server, or if one of the URLs fails [CheckURL].
-// Send the request again after the URLs have been opened (MCP elicitation, "URL Elicitation
-// Required Error").
-func URLsRequired(err error) (list []mcp.ElicitRequestURLParams, ok bool) {
+// returns false if err is not that error of the server, or if one of the URLs is not safe to open;
+// see [Input].OpenURL. Send the request again after the URLs have been opened (MCP elicitation, "URL
+// Elicitation Required Error").
+//
+// The client remembers the ids of the latest 1024 URLs that the server has sent, and of at most 64 in
+// one error response; Done of other URLs is nil. If [Cache].Partition is set, one partition cannot
+// displace the ids of another one that has fewer.
+func (c *Client) URLsRequired(err error) (list []*URLRequest, ok bool) {
+	params, ok := urlsRequired(err)
+	if !ok {
+		return nil, false
+	}
+	server := c.Server().ServerInfo
+	for i := range params {
+		r := newURLRequest(server, &params[i])
+		if id := params[i].ElicitationID; id != nil {
+			r.Done = c.urls.done(*id)
+		}
+		list = append(list, r)
+	}
+	return list, true
+}
+
+// urlsRequired returns the params of the URLs in an error of a server.
+func urlsRequired(err error) (list []mcp.ElicitRequestURLParams, ok bool) {
 	e, ok := errors.AsType[*jsonrpc.Error](err)
 	if !ok || e.Code != codeURLRequired {
 		return nil, false
@@ -217,7 +234,7 @@ func URLsRequired(err error) (list []mcp.ElicitRequestURLParams, ok bool) {
 		return nil, false
 	}
 	for _, p := range data.Elicitations {
-		if CheckURL(p.URL) != nil {
+		if checkURL(p.URL) != nil {
 			return nil, false
 		}
 	}
@@ -230,7 +247,7 @@ func (c *Client) recordURLs(next session.Sender) session.Sender {
 	return func(ctx context.Context, call *session.Call) (json.RawMessage, error) {
 		result, err := next(ctx, call)
 		if err != nil {
-			list, _ := URLsRequired(err)
+			list, _ := urlsRequired(err)
 			for _, p := range list[:min(len(list), maxInputRequests)] {
 				if p.ElicitationID != nil {
 					c.urls.expect(c.partition(ctx), *p.ElicitationID)
@@ -240,13 +257,6 @@ func (c *Client) recordURLs(next session.Sender) session.Sender {
 		return result, err
 	}
 }
-
-// URLDone returns a channel that is closed when the server reports that the elicitation with the
-// given id is complete, like [URLRequest].Done. It returns false if the id is unknown: the client
-// remembers the ids of the latest 1024 URLs that the server has sent, and of at most 64 in one error
-// response. If [Cache].Partition is set, one partition cannot displace the ids of another one
-// that has fewer.
-func (c *Client) URLDone(id string) (done <-chan struct{}, ok bool) { return c.urls.done(id) }
 
 // maxURLs limits the elicitations that urls records.
 const maxURLs = 1024
@@ -318,9 +328,9 @@ func (u *urls) finish(id string) bool {
 	}
 }
 
-func (u *urls) done(id string) (<-chan struct{}, bool) {
+// done returns the channel of an id, or nil if the id is unknown.
+func (u *urls) done(id string) <-chan struct{} {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	done, ok := u.state[hashID(id)]
-	return done, ok
+	return u.state[hashID(id)]
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/mcpwire/mcpwire/internal/must"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
-	"github.com/mcpwire/mcpwire/runtime/form"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
@@ -49,9 +48,8 @@ func newAsking(cfg *server.Config) *server.Server {
 }
 
 // fill fills in a form with one text.
-func fill(f *client.FormRequest, text string) *mcp.ElicitResult {
-	value, _ := form.Of(text)
-	return client.Accept(map[string]form.Value{f.Fields()[0].Name: value})
+func fill(f *client.FormRequest, text string) (*mcp.ElicitResult, error) {
+	return client.Accept(map[string]any{f.Fields[0].Name: text})
 }
 
 // traffic is middleware that counts requests by whether they belong to a session, and the media
@@ -148,7 +146,7 @@ func TestSessionsAndModernClientsAtOneEndpoint(t *testing.T) {
 			o.Notifications = &u.changes
 			o.Input.Fill = func(ctx context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
 				u.asked <- f.Message
-				return fill(f, <-u.answer), nil
+				return fill(f, <-u.answer)
 			}
 			var err error
 			if u.client, err = client.Dial(t.Context(), "http://localhost/", &o); err != nil {

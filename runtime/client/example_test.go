@@ -11,7 +11,6 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
-	"github.com/mcpwire/mcpwire/runtime/form"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -31,11 +30,10 @@ func Example() {
 		Info: mcp.Implementation{Name: "host", Version: "1"},
 		Input: client.Input{Fill: func(ctx context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
 			fmt.Printf("%s asks: %s\n", f.Server.Name, f.Message)
-			for _, field := range f.Fields() {
+			for _, field := range f.Fields {
 				fmt.Println("  field:", field.Title)
 			}
-			slices, err := form.Of(8)
-			return client.Accept(map[string]form.Value{"slices": slices}), err
+			return client.Accept(map[string]any{"slices": 8})
 		}},
 	})
 	if err != nil {
@@ -46,7 +44,7 @@ func Example() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		fmt.Println("tool:", client.ToolTitle(tool))
+		fmt.Println("tool:", client.Title(tool))
 	}
 	result, err := c.CallTool(ctx, "bake", map[string]any{"cake": "plum"}, client.OnProgress(func(p session.Progress) {
 		fmt.Println("progress:", p.Message)

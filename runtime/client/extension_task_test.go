@@ -440,7 +440,7 @@ func TestInputRequestsOfTaskAreAnsweredOnce(t *testing.T) {
 			mu.Unlock()
 			select {
 			case text := <-answer[form.Message]:
-				return fill(form, text), nil
+				return fill(form, text)
 			case <-ctx.Done():
 				mu.Lock()
 				defer mu.Unlock()
@@ -501,7 +501,7 @@ func TestResultOutlastsFirstCaller(t *testing.T) {
 				asked++
 				select {
 				case text := <-answer:
-					return fill(form, text), nil
+					return fill(form, text)
 				case <-ctx.Done():
 					t.Errorf("the input request was withdrawn: %v", context.Cause(ctx))
 					return nil, ctx.Err()
@@ -555,7 +555,7 @@ func TestOpenInputRequestIsAskedAgainInAnotherProcess(t *testing.T) {
 				return nil, ctx.Err()
 			}
 			f.set("a", done)
-			return fill(form, "yes"), nil
+			return fill(form, "yes")
 		}
 		f.set("a", asking("k"))
 		first := f.dial(client.Options{Input: client.Input{Fill: user}})
@@ -722,7 +722,7 @@ func TestTaskOutlastsTemporaryFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeTasks(t)
 		c := f.dial(client.Options{Input: client.Input{Fill: func(_ context.Context, form *client.FormRequest) (*mcp.ElicitResult, error) {
-			return fill(form, "yes"), nil
+			return fill(form, "yes")
 		}}})
 		failures := 0
 		f.refuse = func(method string) *jsonrpc.Error {
@@ -776,7 +776,7 @@ func TestTaskOutlastsResponsesOfGateway(t *testing.T) {
 				asked := 0
 				c := f.dial(client.Options{Input: client.Input{Fill: func(_ context.Context, form *client.FormRequest) (*mcp.ElicitResult, error) {
 					asked++
-					return fill(form, "yes"), nil
+					return fill(form, "yes")
 				}}})
 				var down atomic.Pointer[string] // the method that the gateway rejects
 				f.reject = func(w http.ResponseWriter, _ *http.Request, m jsonrpc.Message) bool {
@@ -881,7 +881,7 @@ func TestRequestsAboutTasksHaveValuesOfContext(t *testing.T) {
 		o.Input.Fill = func(ctx context.Context, form *client.FormRequest) (*mcp.ElicitResult, error) {
 			user, _ := ctx.Value(userKey{}).(string)
 			f.set("a", done)
-			return fill(form, user), nil
+			return fill(form, user)
 		}
 		c := f.dial(o)
 		f.set("a", asking("k"))
@@ -906,7 +906,7 @@ func TestHangingHandlerDoesNotDelayResult(t *testing.T) {
 		c := f.dial(client.Options{Input: client.Input{Fill: func(_ context.Context, form *client.FormRequest) (*mcp.ElicitResult, error) {
 			asked.Add(1)
 			<-hang
-			return fill(form, "late"), nil
+			return fill(form, "late")
 		}}})
 		f.set("a", asking("k"))
 		time.AfterFunc(10*time.Second, func() { f.set("a", done) }) // another client has responded
@@ -974,7 +974,7 @@ func TestUnusableStatesOfTaskAreErrors(t *testing.T) {
 					return text, err
 				}
 				c := f.dial(client.Options{Input: client.Input{Fill: func(_ context.Context, form *client.FormRequest) (*mcp.ElicitResult, error) {
-					return fill(form, "yes"), nil
+					return fill(form, "yes")
 				}}})
 				f.set("a", x.state)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -1052,7 +1052,7 @@ func TestTasksOfOwnServerInBothEras(t *testing.T) {
 				c := dialOwn(t, at, client.Options{Input: client.Input{Fill: func(_ context.Context, form *client.FormRequest) (*mcp.ElicitResult, error) {
 					forms++
 					time.Sleep(30 * time.Minute)
-					return fill(form, "Ada"), nil
+					return fill(form, "Ada")
 				}}}, x.revisions...)
 				for _, row := range []struct{ tool, want string }{{"quick", "quick"}, {"slow", "slow"}, {"ask", "Hello, Ada"}} {
 					h, err := c.StartTool(t.Context(), row.tool, nil)

@@ -10,12 +10,12 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
-	"github.com/mcpwire/mcpwire/runtime/form"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
+	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
@@ -40,11 +40,10 @@ func TestClosedClientsAreForgotten(t *testing.T) {
 			if _, err := s.Serve(there); err != nil {
 				t.Fatal(err)
 			}
-			var latest atomic.Pointer[client.ToolHandle]
+			var latest atomic.Pointer[requestor.Handle[*mcp.CallToolResult]]
 			o := &client.Options{Input: client.Input{Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
 				latest.Load()
-				value, err := form.Of("ada")
-				return client.Accept(map[string]form.Value{"name": value}), err
+				return client.Accept(map[string]any{"name": "ada"})
 			}}}
 			o.Session.Revisions = session.ModernRevisions()
 			c, err := client.Connect(t.Context(), here, o)

@@ -94,7 +94,7 @@ func (h requestHandler) ListRoots(ctx context.Context, _ *mcp.RequestParams) (*m
 	}
 	check := h.c.options.Input.CheckRoot
 	if check == nil {
-		check = Accessible
+		check = accessible
 	}
 	exposed := []mcp.Root{}
 	for _, root := range h.c.options.Input.Roots.List() {

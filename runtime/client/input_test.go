@@ -96,10 +96,10 @@ const colours = `{"message":"Which?","requestedSchema":{"type":"object","require
 // The official Go SDK sends forms without fields in this way.
 func TestFormWithoutSchemaHasNoFields(t *testing.T) {
 	_, s := connect(t, &client.Options{Input: client.Input{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
-		if f.Message != "Sure?" || len(f.Fields()) > 0 {
+		if f.Message != "Sure?" || len(f.Fields) > 0 {
 			t.Errorf("Fill received %v", f)
 		}
-		return client.Accept(nil), nil
+		return client.Accept(nil)
 	}}}, nil)
 	send(t, s, []exchange{
 		{"elicitation/create", `{"message":"Sure?"}`, `{"action":"accept","content":{}}`},
@@ -115,15 +115,14 @@ func TestFormWithoutSchemaHasNoFields(t *testing.T) {
 func TestFillResultsAreCompletedAndChecked(t *testing.T) {
 	var answer func(f *client.FormRequest) (*mcp.ElicitResult, error)
 	_, s := connect(t, &client.Options{Input: client.Input{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
-		if f.Server.Name != "scripted" || f.Message != "Which?" || f.Fields()[0].Name != "colour" {
+		if f.Server.Name != "scripted" || f.Message != "Which?" || f.Fields[0].Name != "colour" {
 			t.Errorf("Fill received %v", f)
 		}
 		return answer(f)
 	}}}, nil)
 	accept := func(v any) func(*client.FormRequest) (*mcp.ElicitResult, error) {
 		return func(*client.FormRequest) (*mcp.ElicitResult, error) {
-			x, err := form.Of(v)
-			return client.Accept(map[string]form.Value{"colour": x}), err
+			return client.Accept(map[string]any{"colour": v})
 		}
 	}
 	answer = accept("red")
@@ -138,13 +137,13 @@ func TestFillResultsAreCompletedAndChecked(t *testing.T) {
 	send(t, s, []exchange{{"elicitation/create", colours, "-32603"}})
 	answer = accept(1)
 	send(t, s, []exchange{{"elicitation/create", colours, "-32603"}})
-	answer = func(*client.FormRequest) (*mcp.ElicitResult, error) { return client.Accept(nil), nil }
+	answer = func(*client.FormRequest) (*mcp.ElicitResult, error) { return client.Accept(nil) }
 	send(t, s, []exchange{{"elicitation/create", colours, "-32603"}})
 	answer = func(*client.FormRequest) (*mcp.ElicitResult, error) { return client.Decline(), nil }
 	send(t, s, []exchange{{"elicitation/create", colours, `{"action":"decline"}`}})
 	answer = func(f *client.FormRequest) (*mcp.ElicitResult, error) {
 		c := client.Cancel()
-		c.Content = map[string]form.Value{"colour": f.Fields()[1].Default}
+		c.Content = map[string]form.Value{"colour": f.Fields[1].Default}
 		return c, nil
 	}
 	send(t, s, []exchange{{"elicitation/create", colours, `{"action":"cancel"}`}})
@@ -188,11 +187,14 @@ func TestURLCompletionIsReported(t *testing.T) {
 		complete("e1")
 		complete("other")
 		<-u.Done
-		if done, ok := c.URLDone("e1"); !ok || done != u.Done {
-			t.Error("the id of the elicitation is unknown")
-		}
-		if _, ok := c.URLDone("other"); ok {
-			t.Error("the client knows an id that was never sent")
+		for _, test := range []struct {
+			id   string
+			done <-chan struct{}
+		}{{"e1", u.Done}, {"other", nil}} { // the latter was never sent
+			list, ok := c.URLsRequired(&jsonrpc.Error{Code: -32042, Data: []byte(`{"elicitations":[{"mode":"url","message":"m","url":"https://x.example/","elicitationId":"` + test.id + `"}]}`)})
+			if !ok || list[0].Done != test.done {
+				t.Errorf("%s: got %v, %v", test.id, list, ok)
+			}
 		}
 		if got := <-n.events; got != "complete e1" || len(n.events) > 0 {
 			t.Errorf("the host received %q and %d more", got, len(n.events))
@@ -209,19 +211,15 @@ func TestURLsRequiredByRequest(t *testing.T) {
 		Data: []byte(`{"elicitations":[{"mode":"url","message":"Sign in","url":"https://x.example/","elicitationId":"e7"}]}`)}
 	s.answers = map[string]func(string) (string, error){"tools/call": func(string) (string, error) { return "", refuse }}
 	_, err := c.CallTool(t.Context(), "x", nil)
-	list, ok := client.URLsRequired(err)
-	if !ok || len(list) != 1 || list[0].URL != "https://x.example/" {
+	list, ok := c.URLsRequired(err)
+	if !ok || len(list) != 1 || list[0].URL != "https://x.example/" || list[0].Host != "x.example" || list[0].Server.Name != "scripted" || list[0].Done == nil {
 		t.Fatalf("got %v, %v", list, err)
-	}
-	done, ok := c.URLDone("e7")
-	if !ok {
-		t.Fatal("the id is unknown")
 	}
 	if err := s.Notify(t.Context(), "notifications/elicitation/complete", &mcp.ElicitationCompleteNotificationParams{ElicitationID: "e7"}); err != nil {
 		t.Fatal(err)
 	}
-	<-done
-	if _, ok := client.URLsRequired(errors.New("other")); ok {
+	<-list[0].Done
+	if _, ok := c.URLsRequired(errors.New("other")); ok {
 		t.Error("URLsRequired accepted an unrelated error")
 	}
 }
@@ -267,7 +265,7 @@ func TestSamplingIsValidated(t *testing.T) {
 			if r.Server.Name != "scripted" || r.MaxTokens != 9 {
 				t.Errorf("Sample received %v", r)
 			}
-			choice = r.Choice()
+			choice = r.Choice
 			result := new(mcp.CreateMessageResult)
 			if err := codec.Unmarshal([]byte(answer), result); err != nil {
 				t.Error(err)
@@ -549,7 +547,7 @@ func (d *delayed) Write(ctx context.Context, m transport.Message) error {
 // Proves ELIC-15, ELIC-21.
 func TestUnsafeURLsAreRejected(t *testing.T) {
 	var shown []*client.URLRequest
-	_, s := connect(t, &client.Options{Input: client.Input{OpenURL: func(_ context.Context, u *client.URLRequest) (mcp.ElicitAction, error) {
+	c, s := connect(t, &client.Options{Input: client.Input{OpenURL: func(_ context.Context, u *client.URLRequest) (mcp.ElicitAction, error) {
 		shown = append(shown, u)
 		return mcp.ElicitActionDecline, nil
 	}}}, nil)
@@ -592,7 +590,7 @@ func TestUnsafeURLsAreRejected(t *testing.T) {
 		if len(shown) > 0 != test.ok || test.ok && shown[0].International != test.international {
 			t.Errorf("%s: OpenURL received %+v", test.url, shown)
 		}
-		_, required := client.URLsRequired(&jsonrpc.Error{Code: -32042, Message: "first",
+		_, required := c.URLsRequired(&jsonrpc.Error{Code: -32042, Message: "first",
 			Data: []byte(`{"elicitations":[{"mode":"url","message":"m","url":"` + test.url + `","elicitationId":"1"}]}`)})
 		if required != test.ok {
 			t.Errorf("%s: URLsRequired returned %v", test.url, required)
@@ -680,13 +678,11 @@ func TestHandlerResultsAreChecked(t *testing.T) {
 		send(t, s, []exchange{{"elicitation/create", colours, "-32603"}, {"elicitation/create", visit, "-32603"}})
 	}
 	_, s := connect(t, &client.Options{Input: client.Input{Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
-		red, err := form.Of("red")
-		return client.Accept(map[string]form.Value{"colour": red, "note": (*mcp.ElicitResultContentValueScalar)(nil)}), err
+		return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: map[string]form.Value{"note": (*mcp.ElicitResultContentValueScalar)(nil)}}, nil
 	}}}, nil)
 	send(t, s, []exchange{{"elicitation/create", colours, "-32603"}})
 	_, s = connect(t, &client.Options{Input: client.Input{Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
-		red, err := form.Of("red")
-		return client.Accept(map[string]form.Value{"colour": red, "note": nil, "tags": nil}), err
+		return client.Accept(map[string]any{"colour": "red", "note": nil, "tags": nil})
 	}}}, nil)
 	send(t, s, []exchange{{"elicitation/create", colours, `{"action":"accept","content":{"colour":"red","fast":true,"shade":"d","size":3}}`}})
 }

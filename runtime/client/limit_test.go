@@ -75,8 +75,8 @@ func TestLongElicitationIDsAreNotRetained(t *testing.T) {
 		t.Errorf("%d bytes are retained after %d errors", held, calls)
 	}
 	id := long + "1"
-	done, ok := c.URLDone(id)
-	if !ok {
+	done := doneOf(t, c, id)
+	if done == nil {
 		t.Fatal("the first id is unknown")
 	}
 	to := mcp.NotifyClient{Notifier: s.Session}
@@ -120,15 +120,26 @@ func TestPagesOfOneUserDoNotDisplaceThoseOfOthers(t *testing.T) {
 	call(eve, 1)
 	pages = 60
 	call(eve, 30)
-	if _, ok := c.URLDone("1"); !ok {
+	if doneOf(t, c, "1") == nil {
 		t.Error("the page of ann is forgotten")
 	}
-	if _, ok := c.URLDone("66"); ok {
+	if doneOf(t, c, "66") != nil {
 		t.Error("more than 64 pages of one error are recorded")
 	}
-	if _, ok := c.URLDone(fmt.Sprint(n)); !ok {
+	if doneOf(t, c, fmt.Sprint(n)) == nil {
 		t.Error("the latest page of eve is unknown")
 	}
+}
+
+// doneOf returns the channel of an elicitation that a server requires, or nil if the client does not
+// know its id.
+func doneOf(t *testing.T, c *client.Client, id string) <-chan struct{} {
+	t.Helper()
+	list, ok := c.URLsRequired(&jsonrpc.Error{Code: -32042, Data: fmt.Appendf(nil, `{"elicitations":[{"mode":"url","message":"m","url":"https://example.com/","elicitationId":"%s"}]}`, id)})
+	if !ok {
+		t.Fatal("the error names no URL")
+	}
+	return list[0].Done
 }
 
 // heap returns the size of the allocated heap in bytes.

@@ -76,7 +76,8 @@ type Input struct {
 	Fill func(ctx context.Context, form *FormRequest) (*mcp.ElicitResult, error)
 
 	// OpenURL asks the user to open a URL, see [URLRequest]. The client has already refused URLs
-	// that [CheckURL] refuses. OpenURL returns the user's action: accept means that the user has
+	// that are not https, or http on this machine, and those with a user name or password, which can
+	// pass for the host (MCP elicitation, "Safe URL Handling"). OpenURL returns the user's action: accept means that the user has
 	// agreed, not that the interaction is complete. Nil means that the server cannot send URLs.
 	OpenURL func(ctx context.Context, u *URLRequest) (mcp.ElicitAction, error)
 
@@ -91,7 +92,8 @@ type Input struct {
 	// cannot list roots.
 	Roots *Roots
 	// CheckRoot is called for each root whenever the server requests the roots. The server sees the
-	// roots for which it returns nil. Errors are logged. If CheckRoot is nil, [Accessible] is used.
+	// roots for which it returns nil. Errors are logged. Nil admits the files and folders that exist
+	// and can be opened, and roots on other hosts, which cannot be checked from here.
 	CheckRoot func(ctx context.Context, root mcp.Root) error
 
 	// Tasks runs input requests as tasks if the server asks for that. If clients of several servers
@@ -124,7 +126,7 @@ type Limits struct {
 	InputRequests int
 
 	// InputRounds limits how many times one request of a revision without sessions is sent again
-	// because the server asks for input. Further rounds fail with [ErrInputRounds]. The default is
+	// because the server asks for input. Further rounds fail with an [*InputError]. The default is
 	// 10. It may be [NoLimit].
 	InputRounds int
 

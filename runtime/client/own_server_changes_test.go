@@ -249,7 +249,7 @@ func TestHeadersOfOwnServer(t *testing.T) {
 		})
 
 		serveOwn(t, at, s, nil, log.wrap)
-		c := dialOwn(t, at, client.Options{Input: client.Input{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) { return fill(f, "Ada"), nil }}})
+		c := dialOwn(t, at, client.Options{Input: client.Input{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) { return fill(f, "Ada") }}})
 		synctest.Wait()
 		log.take()
 		expect := func(when, region string, want ...string) {

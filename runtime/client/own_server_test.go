@@ -157,7 +157,7 @@ func TestEveryInputInRoundsAndSessions(t *testing.T) {
 						Roots: roots,
 						Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
 							handled.Add(1)
-							return fill(f, "Ada"), nil
+							return fill(f, "Ada")
 						},
 						OpenURL: func(_ context.Context, u *client.URLRequest) (mcp.ElicitAction, error) {
 							handled.Add(1)
@@ -195,7 +195,7 @@ func TestEndlessRoundsAreBounded(t *testing.T) {
 		runs           int32
 		check          func(error) bool
 	}{
-		{"by the client", 3, 100, 4, func(err error) bool { return errors.Is(err, client.ErrInputRounds) }},
+		{"by the client", 3, 100, 4, func(err error) bool { _, ok := errors.AsType[*client.InputError](err); return ok }},
 		{"by the server", 100, 3, 4, func(err error) bool {
 			return jsonrpc.CodeOf(err) == jsonrpc.CodeInternalError && strings.Contains(err.Error(), "3 rounds")
 		}},
@@ -216,7 +216,7 @@ func TestEndlessRoundsAreBounded(t *testing.T) {
 				serveOwn(t, at, s, nil)
 				c := dialOwn(t, at, client.Options{
 					Limits: client.Limits{InputRounds: x.client, InputRequests: -1},
-					Input:  client.Input{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) { return fill(f, "Ada"), nil }},
+					Input:  client.Input{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) { return fill(f, "Ada") }},
 				})
 				if _, err := c.CallTool(t.Context(), "insatiable", nil); err == nil || !x.check(err) {
 					t.Error(err)
@@ -390,7 +390,7 @@ func TestBrokenConnectionNeverRunsToolTwice(t *testing.T) {
 						wire := &lossy{next: at.options().HTTP.HTTP.Transport, damage: x.damage, skip: round}
 						o := client.Options{Input: client.Input{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
 							asked++
-							return fill(f, "Ada"), nil
+							return fill(f, "Ada")
 						}}}
 						o.HTTP.HTTP = &http.Client{Transport: wire}
 						defer wire.next.(*http.Transport).CloseIdleConnections()
@@ -470,7 +470,7 @@ func TestServerIsReplacedBetweenRounds(t *testing.T) {
 						start(x.second)
 						replaced = true
 					}
-					return fill(f, "Ada"), nil
+					return fill(f, "Ada")
 				}}})
 				result, err := c.CallTool(t.Context(), "order", nil)
 				if x.want != "" {
@@ -557,7 +557,7 @@ func TestProgressAndLogsOfRounds(t *testing.T) {
 		serveOwn(t, at, s, nil)
 		events := reader{updated: make(chan string, 10), logged: make(chan string, 10)}
 		c := dialOwn(t, at, client.Options{Notifications: events, Input: client.Input{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
-			return fill(f, "Ada"), nil
+			return fill(f, "Ada")
 		}}})
 		if err := c.SetLogLevel(t.Context(), mcp.LoggingLevelWarning); err != nil {
 			t.Fatal(err)

@@ -147,7 +147,7 @@ func TestOwnServerProcessIsReplacedBetweenRounds(t *testing.T) {
 		if lost, ok := errors.AsType[*transport.DeliveryError](err); !ok || !lost.Taken {
 			t.Errorf("the call of a server that has ended fails with %v", err)
 		}
-		return fill(f, "Ada"), nil
+		return fill(f, "Ada")
 	}}})
 	if !c.Session().Traits().Sessionless {
 		t.Fatal("session is not modern")

@@ -18,7 +18,7 @@ import (
 
 // Roots is a set of files and folders that servers may see (MCP roots). Several clients may share
 // it, and each announces changes to its server. Let the user decide which roots it contains. A
-// server sees the roots that [Options].CheckRoot admits. The zero value is an empty set. Roots is
+// server sees the roots that [Input].CheckRoot admits. The zero value is an empty set. Roots is
 // safe for concurrent use.
 type Roots struct {
 	mu       sync.Mutex
@@ -133,10 +133,10 @@ func checkRoot(uri string) error {
 	return nil
 }
 
-// Accessible returns nil if the file or folder of a root exists and can be opened. It also returns
+// accessible returns nil if the file or folder of a root exists and can be opened. It also returns
 // nil for a root on another host, which cannot be checked from here. It is the default of
-// [Options].CheckRoot (MCP roots, "Security Considerations").
-func Accessible(_ context.Context, root mcp.Root) error {
+// [Input].CheckRoot (MCP roots, "Security Considerations").
+func accessible(_ context.Context, root mcp.Root) error {
 	u, err := url.Parse(root.URI)
 	if err != nil {
 		return fmt.Errorf("client: root: %w", err)

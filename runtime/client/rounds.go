@@ -18,24 +18,23 @@ import (
 )
 
 // InputError is returned if a server needs input for a request in a revision without sessions, and
-// the client cannot give it. The request has no effect on the server then, unless it says so. A
+// the client cannot give it: a handler fails, or the server has asked [Limits].InputRounds times. The request has no effect on the server then, unless it says so. A
 // task still waits for the input: [requestor.Handle.Result] asks for it again.
 type InputError struct {
-	Method string // of the input request, such as elicitation/create
+	Method string // of the input request, such as elicitation/create; "" at the limit of rounds
 	Err    error  // why there is no response; the error of the handler in Options
 }
 
 // Error names the method and the cause.
 func (e *InputError) Error() string {
+	if e.Method == "" {
+		return fmt.Sprintf("client: input requests: %v", e.Err)
+	}
 	return fmt.Sprintf("client: input request %s: %v", e.Method, e.Err)
 }
 
 // Unwrap returns Err.
 func (e *InputError) Unwrap() error { return e.Err }
-
-// ErrInputRounds is returned if a server asks for input more often than [Limits].InputRounds
-// allows.
-var ErrInputRounds = errors.New("client: limit of input rounds reached")
 
 // maxInputRequests limits the input requests in one result.
 const maxInputRequests = 64
@@ -97,7 +96,7 @@ func (k caller) rounds(ctx context.Context, method string, params codec.Encoder)
 	limit := k.c.options.Limits.InputRounds
 	result, asked, err = modern.CallInRounds(ctx, k.to, method, params, limit, k.c.respond)
 	if err == modern.ErrRounds {
-		err = fmt.Errorf("%w: %s: %d", ErrInputRounds, method, limit)
+		err = &InputError{Err: fmt.Errorf("%s: limit of %d rounds reached", method, limit)}
 	}
 	return result, asked, err
 }

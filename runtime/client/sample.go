@@ -17,16 +17,8 @@ import (
 // sampling). Let the user review, change and reject both the request and the response.
 type SampleRequest struct {
 	Server mcp.Implementation // the server that sent the request
+	Choice mcp.ToolChoiceMode // whether the model may, must or must not use tools (MCP sampling, "Tool Choice Modes")
 	*mcp.CreateMessageRequestParams
-}
-
-// Choice returns whether the model may, must or must not use tools (MCP sampling, "Tool Choice
-// Modes"). The default is that it may.
-func (r *SampleRequest) Choice() mcp.ToolChoiceMode {
-	if r.CreateMessageRequestParams == nil || r.ToolChoice == nil || r.ToolChoice.Mode == nil {
-		return mcp.ToolChoiceModeAuto
-	}
-	return *r.ToolChoice.Mode
 }
 
 // codeRefused is the error code of requests that the user rejected.
@@ -53,7 +45,10 @@ func (h requestHandler) CreateMessage(ctx context.Context, p *mcp.CreateMessageR
 	if err != nil {
 		return nil, err
 	}
-	r := &SampleRequest{server, p}
+	r := &SampleRequest{server, mcp.ToolChoiceModeAuto, p}
+	if p.ToolChoice != nil && p.ToolChoice.Mode != nil {
+		r.Choice = *p.ToolChoice.Mode
+	}
 	result, err := h.c.options.Input.Sample(ctx, r)
 	switch {
 	case errors.Is(err, ErrRefused):
@@ -64,9 +59,9 @@ func (h requestHandler) CreateMessage(ctx context.Context, p *mcp.CreateMessageR
 		return nil, errors.New("client: sampling: Sample returned no message")
 	case result.Role != mcp.RoleUser && result.Role != mcp.RoleAssistant:
 		return nil, fmt.Errorf("client: sampling: unknown role %q", result.Role)
-	case r.Choice() == mcp.ToolChoiceModeNone && len(toolUses(result.Content)) > 0:
+	case r.Choice == mcp.ToolChoiceModeNone && len(toolUses(result.Content)) > 0:
 		return nil, errors.New(`client: sampling: message uses a tool, but the tool choice is "none"`)
-	case r.Choice() == mcp.ToolChoiceModeRequired && len(toolUses(result.Content)) == 0:
+	case r.Choice == mcp.ToolChoiceModeRequired && len(toolUses(result.Content)) == 0:
 		return nil, errors.New(`client: sampling: message uses no tool, but the tool choice is "required"`)
 	}
 	return result, nil

@@ -65,7 +65,6 @@ func (s *Servers) Set(server string, state session.State) {
 // overloaded or unavailable, up to 20 times in a row.
 func Dial(ctx context.Context, serverURL string, o *Options) (*Client, error) {
 	return connectKnown(o, serverKey(serverURL), func(c *Client) (*Client, error) {
-		c.origin = serverURL
 		conn, err := streamable.Dial(serverURL, c.options.HTTP)
 		if err != nil {
 			return nil, err

@@ -245,9 +245,6 @@ func (c *Client) callTask(ctx context.Context, k *call) (*mcp.CallToolResult, er
 	return h.ResultOrCancel(ctx)
 }
 
-// ToolHandle is the handle of a task that is the call of a tool; see [requestor.Handle].
-type ToolHandle = requestor.Handle[*mcp.CallToolResult]
-
 // StartTool starts a tool as a task and returns its handle once the server has created the task
 // (MCP tasks, "Creating Tasks"). If the tool does not support tasks, StartTool fails with
 // [requestor.ErrNotAsTask] and does not call it.
@@ -255,14 +252,14 @@ type ToolHandle = requestor.Handle[*mcp.CallToolResult]
 // In revisions without sessions, the server decides whether a call becomes a task. StartTool
 // responds to input requests until then, as CallTool does. The id of the handle is "" if the server
 // has returned the result.
-func (c *Client) StartTool(ctx context.Context, name string, arguments any, opts ...requestor.Option) (*ToolHandle, error) {
+func (c *Client) StartTool(ctx context.Context, name string, arguments any, opts ...requestor.Option) (*requestor.Handle[*mcp.CallToolResult], error) {
 	var p mcp.CallToolRequestParams
 	if err := toolParams(&p, name, arguments); err != nil {
 		return nil, err
 	}
 	if c.session.Traits().TasksByServer {
 		opts = append([]requestor.Option{requestor.Via(c.caller)}, opts...)
-		return withHeaders(c, ctx, &p, func(ctx context.Context) (*ToolHandle, error) {
+		return withHeaders(c, ctx, &p, func(ctx context.Context) (*requestor.Handle[*mcp.CallToolResult], error) {
 			return c.tasks.CallTool(ctx, c.session, &p, opts...)
 		})
 	}
@@ -277,7 +274,7 @@ func (c *Client) StartTool(ctx context.Context, name string, arguments any, opts
 }
 
 // AttachTool returns a handle attached to an existing task of a tool call. It sends nothing.
-func (c *Client) AttachTool(id string, opts ...requestor.Option) *ToolHandle {
+func (c *Client) AttachTool(id string, opts ...requestor.Option) *requestor.Handle[*mcp.CallToolResult] {
 	return c.tasks.AttachTool(c.session, id, opts...)
 }
 
@@ -304,23 +301,40 @@ func (e *ToolError) Error() string {
 	return "client: tool failed"
 }
 
-// ToolTitle returns the label to show for a tool: its title, or the title in its annotations, or
-// its name (MCP, "Tool", title).
-func ToolTitle(t *mcp.Tool) string {
-	if t == nil {
+// Title returns the label to show for an item: its title, for a tool also the title in its
+// annotations, or its name (MCP, "BaseMetadata", title). It is "" if item is nil.
+func Title[T mcp.Implementation | mcp.Tool | mcp.Resource | mcp.ResourceTemplate | mcp.ResourceLink | mcp.Prompt | mcp.PromptArgument](item *T) string {
+	if item == nil {
 		return ""
 	}
-	if (t.Title == nil || *t.Title == "") && t.Annotations != nil {
-		return Title(t.Annotations.Title, t.Name)
+	switch x := any(item).(type) {
+	case *mcp.Implementation:
+		return label(x.Name, x.Title)
+	case *mcp.Tool:
+		if x.Annotations != nil {
+			return label(x.Name, x.Title, x.Annotations.Title)
+		}
+		return label(x.Name, x.Title)
+	case *mcp.Resource:
+		return label(x.Name, x.Title)
+	case *mcp.ResourceTemplate:
+		return label(x.Name, x.Title)
+	case *mcp.ResourceLink:
+		return label(x.Name, x.Title)
+	case *mcp.Prompt:
+		return label(x.Name, x.Title)
+	case *mcp.PromptArgument:
+		return label(x.Name, x.Title)
 	}
-	return Title(t.Title, t.Name)
+	panic("client: title: unexpected type") // the constraint allows none
 }
 
-// Title returns the label to show for an object with a title and a name: the title, or the name if
-// the title is nil or empty.
-func Title(title *string, name string) string {
-	if title != nil && *title != "" {
-		return *title
+// label returns the first title that is not empty, or the name.
+func label(name string, titles ...*string) string {
+	for _, title := range titles {
+		if title != nil && *title != "" {
+			return *title
+		}
 	}
 	return name
 }

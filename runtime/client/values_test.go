@@ -7,10 +7,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/form"
 )
 
-func TestAcceptValues(t *testing.T) {
+func TestAccept(t *testing.T) {
 	type stay struct {
 		Nights int      `json:"nights"`
 		Price  float32  `json:"price"`
@@ -28,14 +30,14 @@ func TestAcceptValues(t *testing.T) {
 		{"map", map[string]any{"nights": uint8(3)}, `{"action":"accept","content":{"nights":3}}`},
 		{"empty list", map[string][]string{"extras": nil}, `{"action":"accept","content":{"extras":[]}}`},
 		{"no fields", struct{}{}, `{"action":"accept","content":{}}`},
-		{"nil", nil, "<nil> is not a JSON object"},
+		{"nothing", nil, `{"action":"accept"}`},
+		{"result of Parse", map[string]form.Value{"nights": &mcp.ElicitResultContentValueScalar{Value: codec.IntScalar(3)}}, `{"action":"accept","content":{"nights":3}}`},
 		{"list", []int{3}, "[]int is not a JSON object"},
 		{"object in a field", map[string]any{"nights": map[string]int{"n": 3}}, `field "nights"`},
 		{"list of numbers", map[string]any{"nights": []int{3}}, `nights`},
-		{"null", map[string]any{"nights": nil}, `nights`},
 		{"channel", map[string]any{"nights": make(chan int)}, "values of a form"},
 	} {
-		answer, err := client.AcceptValues(tt.values)
+		answer, err := client.Accept(tt.values)
 		if err != nil {
 			if !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%s: the error is %v, want %s", tt.name, err, tt.want)

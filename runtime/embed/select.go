@@ -7,15 +7,12 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
 )
 
-// Case is an event that [Select] waits for: an [AnswerCase], a [TimerCase] or a [SignalCase].
+// Case is an event that [Select] waits for: an [AnswerCase], a [SignalCase] or that of [After].
 type Case = rerun.Case
 
 // AnswerCase is the [Case] that [OnAnswer] returns. Once Select has returned it without an error,
 // its field Value is what its function has returned.
 type AnswerCase[T any] = rerun.AnswerCase[T]
-
-// TimerCase is the [Case] that [After] returns.
-type TimerCase = rerun.TimerCase
 
 // SignalCase is the [Case] that [OnSignal] returns. Once Select has returned it without an error,
 // its field Value is the value of the signal.
@@ -30,7 +27,7 @@ func OnAnswer[T any](f func(ctx context.Context) (T, error)) *AnswerCase[T] { re
 
 // After returns a case that happens d after the first run has begun to wait. If d is not positive,
 // that is at once.
-func After(d time.Duration) *TimerCase { return rerun.After(d) }
+func After(d time.Duration) Case { return rerun.After(d) }
 
 // OnSignal returns a case for the signal with a name; see [Await].
 func OnSignal[T any](name string) *SignalCase[T] { return rerun.OnSignal[T](name) }

@@ -5,12 +5,13 @@ import (
 	"log"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/form"
 )
 
 // A host shows a server's form, parses the user's input and checks the response.
 func ExampleFields() {
-	var schema form.Schema
+	var schema mcp.ElicitRequestFormParamsRequestedSchema
 	err := codec.Unmarshal([]byte(`{"type":"object","required":["copies"],"properties":{
 		"copies":{"type":"integer","minimum":1,"title":"How many"},
 		"paper":{"type":"string","oneOf":[{"const":"a4","title":"A4"},{"const":"a5","title":"A5"}],"default":"a4"}}}`), &schema)
@@ -40,15 +41,4 @@ func ExampleFields() {
 	//   A4
 	//   A5
 	// 2 a4 <nil>
-}
-
-// A program sets the value of a field itself.
-func ExampleOf() {
-	v, err := form.Of([]string{"red", "blue"})
-	fmt.Println(form.Format(v), err)
-	_, err = form.Of(struct{}{})
-	fmt.Println(err != nil)
-	// Output:
-	// red, blue <nil>
-	// true
 }

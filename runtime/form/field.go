@@ -14,9 +14,6 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// Schema is the schema of a form: a flat object.
-type Schema = mcp.ElicitRequestFormParamsRequestedSchema
-
 // Value is the value of one field.
 type Value = mcp.ElicitResultContentValue
 
@@ -57,7 +54,7 @@ type Option struct {
 // Fields returns the fields of a form. The required fields come first, in the order in which the
 // schema lists them. The optional fields follow in the order of their names, because JSON objects
 // are unordered. A nil schema has no fields.
-func Fields(s *Schema) []Field {
+func Fields(s *mcp.ElicitRequestFormParamsRequestedSchema) []Field {
 	if s == nil {
 		return nil
 	}
@@ -162,9 +159,9 @@ func options(values, titles []string) []Option {
 	return list
 }
 
-// Check returns an error that describes why v is not valid for the field, or nil if it is valid.
+// accept returns an error that describes why v is not valid for the field, or nil if it is valid.
 // The text is meant for the user and has no package prefix.
-func (f *Field) Check(v Value) error {
+func (f *Field) accept(v Value) error {
 	if isNil(v) {
 		return errors.New("has no value")
 	}
@@ -176,7 +173,7 @@ func (f *Field) Check(v Value) error {
 
 // Check returns the faults of the response to a form, joined by [errors.Join], or nil if there are
 // none. Each fault begins with the name of its field. Members without a field are ignored.
-func Check(s *Schema, content map[string]Value) error {
+func Check(s *mcp.ElicitRequestFormParamsRequestedSchema, content map[string]Value) error {
 	var faults []error
 	if s == nil {
 		return nil
@@ -185,7 +182,7 @@ func Check(s *Schema, content map[string]Value) error {
 		v, ok := content[f.Name]
 		switch {
 		case ok:
-			if err := f.Check(v); err != nil {
+			if err := f.accept(v); err != nil {
 				faults = append(faults, fmt.Errorf("%s: %w", f.Name, err))
 			}
 		case f.Required:
@@ -202,7 +199,7 @@ func Check(s *Schema, content map[string]Value) error {
 
 // Fill returns a copy of content in which absent fields have their defaults. A nil value in content
 // means that the user cleared the field: the copy has neither the field nor its default.
-func Fill(s *Schema, content map[string]Value) map[string]Value {
+func Fill(s *mcp.ElicitRequestFormParamsRequestedSchema, content map[string]Value) map[string]Value {
 	filled := map[string]Value{}
 	for _, f := range Fields(s) {
 		if f.Default != nil {

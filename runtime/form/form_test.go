@@ -35,16 +35,16 @@ const schema = `{"type":"object","required":["user","size","ghost"],"properties"
 	"future":{"type":"colour"}
 }}`
 
-func read(t *testing.T, text string) *form.Schema {
+func read(t *testing.T, text string) *mcp.ElicitRequestFormParamsRequestedSchema {
 	t.Helper()
-	s := new(form.Schema)
+	s := new(mcp.ElicitRequestFormParamsRequestedSchema)
 	if err := codec.Unmarshal([]byte(text), s); err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-func field(t *testing.T, s *form.Schema, name string) form.Field {
+func field(t *testing.T, s *mcp.ElicitRequestFormParamsRequestedSchema, name string) form.Field {
 	t.Helper()
 	for _, f := range form.Fields(s) {
 		if f.Name == name {
@@ -207,7 +207,7 @@ func TestNilSchemaAndValuesDoNotPanic(t *testing.T) {
 			t.Errorf("Format(%T(nil)) = %q", v, form.Format(v))
 		}
 		for _, f := range form.Fields(s) {
-			if f.Check(v) == nil {
+			if form.Accept(&f, v) == nil {
 				t.Errorf("field %s accepts a nil %T", f.Name, v)
 			}
 		}
@@ -305,7 +305,7 @@ func TestOfConvertsSupportedTypes(t *testing.T) {
 
 func TestFieldsTakesLinearTime(t *testing.T) {
 	doubling.Check(t, func(n int) func() {
-		s := &form.Schema{Properties: map[string]mcp.PrimitiveSchemaDefinition{}}
+		s := &mcp.ElicitRequestFormParamsRequestedSchema{Properties: map[string]mcp.PrimitiveSchemaDefinition{}}
 		for i := range n {
 			name := fmt.Sprintf("field%06d", i)
 			s.Required = append(s.Required, name)
@@ -328,7 +328,7 @@ func TestCheckOfManyChoicesIsLinear(t *testing.T) {
 		for i := range options {
 			options[i] = fmt.Sprintf("option-%08d", i)
 		}
-		s := &form.Schema{Properties: map[string]mcp.PrimitiveSchemaDefinition{"x": &mcp.UntitledMultiSelectEnumSchema{
+		s := &mcp.ElicitRequestFormParamsRequestedSchema{Properties: map[string]mcp.PrimitiveSchemaDefinition{"x": &mcp.UntitledMultiSelectEnumSchema{
 			Items: mcp.UntitledMultiSelectEnumSchemaItems{Enum: options}, Default: slices.Repeat(options[n-1:], n),
 		}}}
 		return func() {
@@ -342,7 +342,7 @@ func TestCheckOfManyChoicesIsLinear(t *testing.T) {
 // The patterns of a form are a server's choice, too.
 func TestCheckLimitsPatterns(t *testing.T) {
 	text := `{"type":"object","properties":{"a":{"type":"string","pattern":"^(x?y?){1000}$"},"b":{"type":"string","pattern":"(` + strings.Repeat("x{1000}|", 100) + `y)"}}}`
-	var s form.Schema
+	var s mcp.ElicitRequestFormParamsRequestedSchema
 	if err := codec.Unmarshal([]byte(text), &s); err != nil {
 		t.Fatal(err)
 	}

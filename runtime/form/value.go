@@ -50,16 +50,16 @@ func number(x *float64) Value {
 	if x == nil {
 		return nil
 	}
-	v, err := Of(*x)
+	v, err := of(*x)
 	if err != nil {
 		return nil
 	}
 	return v
 }
 
-// Of converts a Go value to the value of a field. It accepts string, bool, int, int64, float64,
+// of converts a Go value to the value of a field. It accepts string, bool, int, int64, float64,
 // []string and [Value]. It fails for any other type, for infinities and for NaN.
-func Of(v any) (Value, error) {
+func of(v any) (Value, error) {
 	switch v := v.(type) {
 	case Value:
 		return v, nil
@@ -92,7 +92,7 @@ func (f *Field) Parse(input string) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	return v, f.Check(v)
+	return v, f.accept(v)
 }
 
 func (f *Field) read(input string) (Value, error) {
@@ -107,16 +107,16 @@ func (f *Field) read(input string) (Value, error) {
 	case Bool:
 		switch strings.ToLower(trimmed) {
 		case "y", "yes", "true", "1":
-			return Of(true)
+			return of(true)
 		case "n", "no", "false", "0":
-			return Of(false)
+			return of(false)
 		}
 		return nil, fmt.Errorf("%q is neither yes nor no", trimmed)
 	case Choice:
 		if isOption(f.Options, input) {
-			return Of(input)
+			return of(input)
 		}
-		return Of(f.option(trimmed))
+		return of(f.option(trimmed))
 	case Choices:
 		list := []string{}
 		for rest := trimmed; rest != ""; {
@@ -128,9 +128,9 @@ func (f *Field) read(input string) (Value, error) {
 				list = append(list, f.option(part))
 			}
 		}
-		return Of(list)
+		return of(list)
 	}
-	return Of(input)
+	return of(input)
 }
 
 // nextPart returns the first part of a comma-separated list, and the rest after the comma.

@@ -12,7 +12,6 @@ import (
 	"github.com/mcpwire/mcpwire/internal/must"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
-	"github.com/mcpwire/mcpwire/runtime/form"
 	"github.com/mcpwire/mcpwire/runtime/proxy"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
@@ -31,8 +30,7 @@ func addAsking(t *testing.T, s *server.Server, options ...server.ToolOption) {
 // user returns the options of a client whose user has a name.
 func user(name string) *client.Options {
 	return &client.Options{Input: client.Input{Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
-		value, err := form.Of(name)
-		return client.Accept(map[string]form.Value{"Name": value}), err
+		return client.Accept(map[string]any{"Name": name})
 	}}}
 }
 

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/auth"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
@@ -327,7 +326,7 @@ func (cfg *Config) complete(name, version string) []error {
 	cfg.Shared.CursorKey = bytes.Clone(cfg.Shared.CursorKey)
 	cfg.Features.Scopes = maps.Clone(cfg.Features.Scopes)
 	for method, scopes := range cfg.Features.Scopes {
-		if err := auth.CheckScopes(scopes); err != nil {
+		if err := boundary.CheckScopes(scopes); err != nil {
 			faults.Add(fmt.Errorf("server: Features.Scopes of %q: %w", method, err))
 		}
 	}

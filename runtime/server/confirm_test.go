@@ -14,7 +14,7 @@ import (
 
 func TestConfirm(t *testing.T) {
 	for name, revisions := range map[string][]mcp.Revision{"session": nil, "without sessions": session.ModernRevisions()} {
-		for response, want := range map[*mcp.ElicitResult]string{client.Accept(nil): "true", client.Decline(): "false", client.Cancel(): "false"} {
+		for response, want := range map[*mcp.ElicitResult]string{{Action: mcp.ElicitActionAccept}: "true", client.Decline(): "false", client.Cancel(): "false"} {
 			t.Run(name+" "+string(response.Action), func(t *testing.T) {
 				s := server.New("x", "1", nil)
 				server.AddTool(s, "remove", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
@@ -28,7 +28,7 @@ func TestConfirm(t *testing.T) {
 				c := servertest.Connect(t, s, &client.Options{
 					Session: session.Config{Revisions: revisions},
 					Input: client.Input{Fill: func(ctx context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
-						if f.RequestedSchema.Properties == nil || len(f.Fields()) > 0 {
+						if f.RequestedSchema.Properties == nil || len(f.Fields) > 0 {
 							t.Errorf("form %q: properties are %v, want an empty object", f.Message, f.RequestedSchema.Properties)
 						}
 						return response, nil

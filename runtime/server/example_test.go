@@ -15,7 +15,6 @@ import (
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
-	"github.com/mcpwire/mcpwire/runtime/form"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -214,8 +213,7 @@ func ExampleElicit() {
 	}
 	c, err := client.Connect(ctx, clientConn, &client.Options{Input: client.Input{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
 		fmt.Println(f.Message)
-		street := &mcp.ElicitResultContentValueScalar{Value: codec.StringScalar("12 St James's Square")}
-		return client.Accept(map[string]form.Value{"street": street}), nil
+		return client.Accept(map[string]any{"street": "12 St James's Square"})
 	}}})
 	if err != nil {
 		log.Fatal(err)

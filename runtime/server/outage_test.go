@@ -14,7 +14,6 @@ import (
 	"github.com/mcpwire/mcpwire/internal/faultstore"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
-	"github.com/mcpwire/mcpwire/runtime/form"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -118,7 +117,7 @@ func (f *faultRun) run(revisions []mcp.Revision, after time.Duration) (result st
 			return nil, ctx.Err()
 		}
 		time.Sleep(80 * time.Millisecond) // the task is parked
-		return client.Accept(map[string]form.Value{"name": must(form.Of("Ada"))}), nil
+		return client.Accept(map[string]any{"name": "Ada"})
 	}}}
 	o.Session.Revisions = revisions
 	c := must(client.Connect(t.Context(), clientConn, o))

@@ -10,6 +10,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/auth"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
@@ -25,7 +26,7 @@ import (
 // [VisibleTo] with [Call.HasScopes] instead.
 func RequireScopes(scopes ...string) FeatureOption {
 	return featureOption(func(x *common) {
-		x.fault = errors.Join(x.fault, auth.CheckScopes(scopes))
+		x.fault = errors.Join(x.fault, boundary.CheckScopes(scopes))
 		x.scopes, x.scoped = append(x.scopes, scopes...), true
 	})
 }

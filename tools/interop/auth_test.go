@@ -321,7 +321,7 @@ func TestLoginThroughProxyAtOIDCProvider(t *testing.T) {
 		Issuer: at, Resource: at + "/mcp", Scopes: []string{"mcp"},
 		Upstream: provider.Upstream{
 			Metadata: auth.ServerMetadata{Issuer: upstream, AuthorizationEndpoint: upstream + "/auth", TokenEndpoint: upstream + "/token"},
-			ClientID: "public", Auth: oauth.NoAuth(), Scopes: []string{"openid"},
+			Client:   oauth.Client{ID: "public", Method: "none"}, Scopes: []string{"openid"},
 			Subject: func(ctx context.Context, token *oauth.Token) (string, map[string]any, error) {
 				subject, err := userInfo(ctx, upstream, token.Access)
 				return subject, nil, err

@@ -140,7 +140,13 @@ func mcpgoWithTasks(t *testing.T, at taskEndpoint, revision string) taskClient {
 			_, err := c.Client.CallTool(ctx, request(tool))
 			return err
 		},
-		func(id string) taskHandle { return c.AttachTool(id) }, c.List,
+		func(id string) taskHandle {
+			h, err := c.AttachTool(id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return h
+		}, c.List,
 	}
 }
 

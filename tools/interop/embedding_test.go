@@ -2,6 +2,7 @@ package interop
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
 	"net/http/httptest"
 	"os"
@@ -18,7 +19,6 @@ import (
 	mcpgosdk "github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/embed/mcpgo"
 )
 
 // taskServers are the servers of Go SDKs with tasks, by the name of their SDK.
@@ -180,8 +180,8 @@ func TestMCPGoClientWaitsForEmbeddedTask(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		task, err := mcpgo.Decode[mcpgosdk.CreateTaskResult](created.Result)
-		if err != nil {
+		var task mcpgosdk.CreateTaskResult
+		if err := json.Unmarshal(created.Result, &task); err != nil {
 			t.Fatal(err)
 		}
 		id := task.Task.TaskId

@@ -11,7 +11,6 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
-	"github.com/mcpwire/mcpwire/runtime/form"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
@@ -311,14 +310,7 @@ func clientOptions(revisions []mcp.Revision, seen changes) (*client.Options, err
 	return &client.Options{
 		Input: client.Input{
 			Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
-				content := map[string]form.Value{}
-				for name, value := range answers[f.Message] {
-					var err error
-					if content[name], err = form.Of(value); err != nil {
-						return nil, err
-					}
-				}
-				return client.Accept(content), nil
+				return client.Accept(answers[f.Message])
 			},
 			Sample: func(context.Context, *client.SampleRequest) (*mcp.CreateMessageResult, error) {
 				return client.Say("m", clientModel), nil

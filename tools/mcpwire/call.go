@@ -95,7 +95,7 @@ func (c *caller) call(ctx context.Context, server, name string, pairs []string) 
 			result, err = c.CallTool(ctx, name, args, client.Timeout(0), client.OnProgress(c.console.Progress))
 		}
 		c.console.Finish()
-		if list, ok := client.URLsRequired(err); ok && c.confirmVisits(ctx, list) {
+		if list, ok := c.URLsRequired(err); ok && c.confirmVisits(ctx, list) {
 			continue
 		}
 		if err != nil {
@@ -158,7 +158,7 @@ func requiresTask(tool *mcp.Tool) bool {
 
 // confirmVisits asks the user to open the pages that a call requires, and reports whether to call
 // again.
-func (c *caller) confirmVisits(ctx context.Context, list []mcp.ElicitRequestURLParams) bool {
+func (c *caller) confirmVisits(ctx context.Context, list []*client.URLRequest) bool {
 	c.console.Line("first, the server wants you to open a page in your browser. It says:")
 	for _, p := range list {
 		c.console.Quote(p.Message)
@@ -166,19 +166,14 @@ func (c *caller) confirmVisits(ctx context.Context, list []mcp.ElicitRequestURLP
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	for _, p := range list {
-		if p.ElicitationID == nil {
-			continue
-		}
-		if done, ok := c.URLDone(*p.ElicitationID); ok && len(list) == 1 {
-			go func() { // ends with ctx
-				select {
-				case <-done:
-					cancel(errVisited)
-				case <-ctx.Done():
-				}
-			}()
-		}
+	if len(list) == 1 {
+		go func() { // ends with ctx
+			select {
+			case <-list[0].Done:
+				cancel(errVisited)
+			case <-ctx.Done():
+			}
+		}()
 	}
 	line, err := c.console.Ask(ctx, "Call again? (yes or no) [yes]: ")
 	if errors.Is(err, errVisited) {

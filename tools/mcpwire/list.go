@@ -75,7 +75,7 @@ func each[T codec.Encoder](r *remote, list iter.Seq2[T, error], show func(T) err
 func (r *remote) listTools(ctx context.Context) error { return each(r, r.Tools(ctx), r.writeTool) }
 
 func (r *remote) writeTool(t *mcp.Tool) error {
-	title := client.ToolTitle(t)
+	title := client.Title(t)
 	if title == t.Name {
 		title = ""
 	}
@@ -104,13 +104,13 @@ func (r *remote) writeTool(t *mcp.Tool) error {
 
 func (r *remote) listResources(ctx context.Context) error {
 	err := each(r, r.Resources(ctx), func(x *mcp.Resource) error {
-		return r.writeEntry(x.URI, client.Title(x.Title, x.Name), x.Description)
+		return r.writeEntry(x.URI, client.Title(x), x.Description)
 	})
 	if err != nil {
 		return err
 	}
 	err = each(r, r.ResourceTemplates(ctx), func(x *mcp.ResourceTemplate) error {
-		return r.writeEntry(x.URITemplate, client.Title(x.Title, x.Name), x.Description)
+		return r.writeEntry(x.URITemplate, client.Title(x), x.Description)
 	})
 	if jsonrpc.CodeOf(err) == jsonrpc.CodeMethodNotFound {
 		return nil // a server without templates may not implement the method
@@ -120,7 +120,7 @@ func (r *remote) listResources(ctx context.Context) error {
 
 func (r *remote) listPrompts(ctx context.Context) error {
 	return each(r, r.Prompts(ctx), func(p *mcp.Prompt) error {
-		if err := r.writeEntry(p.Name, client.Title(p.Title, p.Name), p.Description); err != nil {
+		if err := r.writeEntry(p.Name, client.Title(p), p.Description); err != nil {
 			return err
 		}
 		for _, a := range p.Arguments {

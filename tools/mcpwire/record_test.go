@@ -315,7 +315,7 @@ func TestRecordBetweenAllTransports(t *testing.T) {
 					if state, err := h.Refresh(ctx); err != nil || state.Status != mcp.TaskStatusInputRequired {
 						t.Errorf("during the input request the task is %s, %v", state.Status, err)
 					}
-					return client.Accept(nil), nil // the defaults
+					return client.Accept(nil) // the defaults
 				}
 				var c *client.Client
 				var err error

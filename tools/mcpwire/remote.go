@@ -336,7 +336,7 @@ func describe(block mcp.ContentBlock) string {
 	case *mcp.AudioContent:
 		return fmt.Sprintf("[audio: %s, %d bytes in base64]", b.MIMEType, len(b.Data))
 	case *mcp.ResourceLink:
-		return fmt.Sprintf("[link: %s, %s]", client.Title(b.Title, b.Name), b.URI)
+		return fmt.Sprintf("[link: %s, %s]", client.Title(b), b.URI)
 	case *mcp.EmbeddedResource:
 		switch x := b.Resource.(type) {
 		case *mcp.TextResourceContents:

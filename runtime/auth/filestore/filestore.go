@@ -77,11 +77,11 @@ type content struct {
 }
 
 type entry struct {
-	Kind      oauth.Kind `json:"kind"`
-	Issuer    string     `json:"issuer,omitempty"`
-	Resource  string     `json:"resource,omitempty"`
-	Principal string     `json:"principal,omitempty"`
-	Value     []byte     `json:"value"`
+	Kind      string `json:"kind"`
+	Issuer    string `json:"issuer,omitempty"`
+	Resource  string `json:"resource,omitempty"`
+	Principal string `json:"principal,omitempty"`
+	Value     []byte `json:"value"`
 }
 
 func (e *entry) key() oauth.Key {

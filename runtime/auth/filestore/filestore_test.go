@@ -20,7 +20,7 @@ import (
 
 var (
 	secretKey = bytes.Repeat([]byte{1}, 32)
-	token     = oauth.Key{Kind: oauth.KindToken, Issuer: "https://as", Resource: "https://server/mcp", Principal: "ann"}
+	token     = oauth.Key{Kind: "token", Issuer: "https://as", Resource: "https://server/mcp", Principal: "ann"}
 )
 
 // open opens a store in a file.
@@ -287,7 +287,7 @@ func TestTemporaryFilesOfKilledWritersAreRemoved(t *testing.T) {
 	for name, change := range map[string]func(oauth.Store) error{
 		"a change":                func(s oauth.Store) error { return s.Put(t.Context(), token, []byte("hunter3")) },
 		"a logout":                func(s oauth.Store) error { return s.Delete(t.Context(), token) },
-		"a logout without effect": func(s oauth.Store) error { return s.Delete(t.Context(), oauth.Key{Kind: oauth.KindToken}) },
+		"a logout without effect": func(s oauth.Store) error { return s.Delete(t.Context(), oauth.Key{Kind: "token"}) },
 	} {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "credentials.json")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/auth"
+	"github.com/mcpwire/mcpwire/runtime/auth/internal/clientauth"
 	"github.com/mcpwire/mcpwire/runtime/auth/internal/fetch"
 	"github.com/mcpwire/mcpwire/runtime/auth/oauth"
 )
@@ -73,10 +74,10 @@ func New(endpoint string, client oauth.Client, o *Options) (Verifier, error) {
 		switch {
 		case client.Secret.Empty(): // the endpoint is for authenticated clients only (RFC 7662, section 2.1)
 			return nil, errors.New("introspect: client has neither Secret nor Auth")
-		case client.Method == "" || client.Method == "client_secret_basic":
-			v.client.Auth = oauth.SecretBasic(client.Secret)
-		case client.Method == "client_secret_post":
-			v.client.Auth = oauth.SecretPost(client.Secret)
+		case client.Method == "" || client.Method == clientauth.Basic:
+			v.client.Auth = clientauth.New(clientauth.Basic, client.Secret)
+		case client.Method == clientauth.Post:
+			v.client.Auth = clientauth.New(clientauth.Post, client.Secret)
 		default:
 			return nil, fmt.Errorf("introspect: method %q needs Client.Auth", client.Method)
 		}

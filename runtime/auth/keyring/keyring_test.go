@@ -31,7 +31,7 @@ func TestKeyIsStable(t *testing.T) {
 
 func TestKeyOpensAStore(t *testing.T) {
 	system.MockInit()
-	path, k := filepath.Join(t.TempDir(), "credentials"), oauth.Key{Kind: oauth.KindToken}
+	path, k := filepath.Join(t.TempDir(), "credentials"), oauth.Key{Kind: "token"}
 	for n := range 2 {
 		key, err := keyring.Key("mcpwire")
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/mcpwire/mcpwire/runtime/auth"
+	"github.com/mcpwire/mcpwire/runtime/auth/internal/clientauth"
 	"github.com/mcpwire/mcpwire/runtime/auth/oauth"
 )
 
@@ -137,41 +138,39 @@ func (c *EnterpriseConfig) authenticate(ctx context.Context, form url.Values, he
 		return errors.New("no IDP: Client.Auth needs it as audience")
 	case method != nil:
 	case client.Secret.Empty():
-		method = oauth.NoAuth()
-	case client.Method == "client_secret_post":
-		method = oauth.SecretPost(client.Secret)
+		method = clientauth.New(clientauth.None, client.Secret)
+	case client.Method == clientauth.Post:
+		method = clientauth.New(clientauth.Post, client.Secret)
 	default:
-		method = oauth.SecretBasic(client.Secret)
+		method = clientauth.New(clientauth.Basic, client.Secret)
 	}
 	return method.Apply(ctx, c.IDP, client.ID, form, header)
 }
 
-// Assertion returns a token that the platform of a workload has issued. audience is the issuer of
-// the authorization server. An Assertion must be safe for concurrent use.
-type Assertion func(ctx context.Context, audience string) (auth.Secret, error)
-
 // WorkloadIdentity returns the grant that exchanges the token of a workload for an access token
-// (RFC 7523, section 2.1). Each flow calls a once and sends one request. A failure is not retried,
-// because a second attempt would fail as well. The assertion goes only to issuers for which
-// oauth.Config.Clients has a client, or for which oauth.Config.AskClient returns one.
-func WorkloadIdentity(a Assertion) oauth.Grant {
+// (RFC 7523, section 2.1). assertion returns the token that the platform of the workload has issued
+// for an audience, which is the issuer of the authorization server; it must be safe for concurrent
+// use. Each flow calls it once and sends one request. A failure is not retried, because a second
+// attempt would fail as well. The token goes only to issuers for which oauth.Config.Clients has a
+// client, or for which oauth.Config.AskClient returns one.
+func WorkloadIdentity(assertion func(ctx context.Context, audience string) (auth.Secret, error)) oauth.Grant {
 	return grant(func(ctx context.Context, t *oauth.Target) (*oauth.Token, error) {
-		assertion, err := a(ctx, t.Metadata.Issuer)
+		token, err := assertion(ctx, t.Metadata.Issuer)
 		if err != nil {
 			return nil, fmt.Errorf("machine: workload identity: %w", err)
 		}
-		if assertion.Empty() {
+		if token.Empty() {
 			return nil, errors.New("machine: workload identity: the assertion is empty")
 		}
-		return bearer(ctx, t, assertion)
+		return bearer(ctx, t, token)
 	})
 }
 
-// AssertionFile returns an Assertion that reads a file, such as the projected token of a service
+// AssertionFile returns a function for [WorkloadIdentity] that reads a file, such as the projected token of a service
 // account in Kubernetes. It reads the file on each call, because the platform replaces it. It
 // ignores its audience parameter: the configuration of the platform determines the audience of the
 // token.
-func AssertionFile(path string) Assertion {
+func AssertionFile(path string) func(ctx context.Context, audience string) (auth.Secret, error) {
 	return func(context.Context, string) (auth.Secret, error) {
 		f, err := os.Open(path)
 		if err != nil {

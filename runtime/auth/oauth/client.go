@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcpwire/mcpwire/runtime/auth/internal/clientauth"
 	"github.com/mcpwire/mcpwire/runtime/auth/internal/fetch"
 )
 
@@ -62,7 +63,7 @@ func (f *flow) client(ctx context.Context, old binding, redirectURI string) (*Cl
 		return f.askClient(ctx)
 	}
 	if c.ClientIDURL != "" && m.ClientIDDocuments {
-		return &Client{Issuer: m.Issuer, ID: c.ClientIDURL, Method: methodNone}, nil
+		return &Client{Issuer: m.Issuer, ID: c.ClientIDURL, Method: clientauth.None}, nil
 	}
 	s, err := f.stored(ctx)
 	if err != nil {
@@ -170,7 +171,7 @@ func (c *Config) names(issuer string) bool {
 }
 
 // boundKey is the key of the issuer to which the client with issuer "*" and this id is bound.
-func boundKey(id string) Key { return Key{Kind: KindClient, Issuer: "*", Resource: id} }
+func boundKey(id string) Key { return Key{Kind: kindClient, Issuer: "*", Resource: id} }
 
 // bind returns the issuer to which a client with issuer "*" is bound. If the client is not bound
 // yet, bind binds it to the issuer of the flow.

@@ -33,7 +33,7 @@ type Config struct {
 	NoRegistration bool           // disables dynamic registration
 	AskClient      func(ctx context.Context, issuer string) (*Client, error)
 
-	Store     Store  // default: NewMemory()
+	Store     Store  // default: one in memory
 	Principal string // on whose behalf tokens are stored and used; set it in programs with several users
 
 	Scopes    []string // requested in addition to the scopes that the server demands
@@ -105,7 +105,7 @@ func New(c Config) (*Authorizer, error) {
 	c.Clients = slices.Clone(c.Clients)
 	c.Scopes = slices.Clone(c.Scopes)
 	if c.Store == nil {
-		c.Store = NewMemory()
+		c.Store = newMemory()
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

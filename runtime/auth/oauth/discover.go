@@ -80,7 +80,7 @@ func discoverResource(ctx context.Context, c *fetch.Client, server *url.URL, adv
 // server's URL only if the document is at a well-known URL of the server's origin. A document at
 // another URL is not authoritative for the whole origin.
 func checkResource(server *url.URL, resource, from string) error {
-	wrong := fmt.Errorf("%w: the metadata is for resource %q", ErrResource, fetch.Printable(resource))
+	wrong := fmt.Errorf("the metadata is for resource %q", fetch.Printable(resource))
 	want, err := authtext.Canonical(server.String())
 	if err != nil {
 		return err

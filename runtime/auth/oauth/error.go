@@ -20,14 +20,8 @@ var (
 	// ErrIssuer means that metadata or an authorization response has another issuer than expected,
 	// or that an issuer could not be told apart from another one, and is not trusted.
 	ErrIssuer = errors.New("wrong issuer")
-	// ErrResource means that the resource metadata describes another server.
-	ErrResource = errors.New("wrong resource")
-	// ErrNoPKCE means that the authorization server does not offer PKCE with S256.
-	ErrNoPKCE = errors.New("authorization server does not offer PKCE with S256")
 	// ErrNoClient means that there is no client id for the authorization server.
 	ErrNoClient = errors.New("no client for this authorization server")
-	// ErrState means that the state of an authorization response is missing or wrong.
-	ErrState = errors.New("wrong state")
 	// ErrBackoff means that the next flow may not begin yet, because earlier flows failed or were
 	// too frequent.
 	ErrBackoff = errors.New("waiting after a failure")

@@ -14,53 +14,9 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/auth"
+	"github.com/mcpwire/mcpwire/runtime/auth/internal/clientauth"
 	"github.com/mcpwire/mcpwire/runtime/auth/internal/fetch"
 )
-
-// Methods of client authentication.
-const (
-	methodNone  = "none"
-	methodBasic = "client_secret_basic"
-	methodPost  = "client_secret_post"
-)
-
-// SecretBasic authenticates a client with its secret in the Authorization header.
-func SecretBasic(secret auth.Secret) ClientAuth { return secretAuth{methodBasic, secret} }
-
-// SecretPost authenticates a client with its secret in the form.
-func SecretPost(secret auth.Secret) ClientAuth { return secretAuth{methodPost, secret} }
-
-// NoAuth sends the id of a public client in the form, without authentication.
-func NoAuth() ClientAuth { return secretAuth{methodNone, auth.Secret{}} }
-
-type secretAuth struct {
-	method string
-	secret auth.Secret
-}
-
-func (a secretAuth) Method() string { return a.method }
-
-func (a secretAuth) Apply(_ context.Context, issuer, clientID string, form url.Values, header http.Header) error {
-	to, err := url.Parse(issuer)
-	if err != nil {
-		return errors.New("malformed issuer")
-	}
-	secret, err := a.secret.RevealTo(to)
-	if err != nil {
-		return fmt.Errorf("client secret: %w", err)
-	}
-	switch a.method {
-	case methodBasic:
-		r := http.Request{Header: header}
-		r.SetBasicAuth(url.QueryEscape(clientID), url.QueryEscape(secret)) // RFC 6749, section 2.3.1
-	case methodPost:
-		form.Set("client_id", clientID)
-		form.Set("client_secret", secret)
-	default:
-		form.Set("client_id", clientID)
-	}
-	return nil
-}
 
 // authOf returns the authentication of a client: its Auth, else its registered method, else the
 // first offered method that its credentials allow.
@@ -70,17 +26,17 @@ func authOf(m *auth.ServerMetadata, c *Client) (ClientAuth, error) {
 	}
 	offered := m.TokenEndpointAuthMethods
 	if len(offered) == 0 {
-		offered = []string{methodBasic}
+		offered = []string{clientauth.Basic}
 	}
 	switch method := c.Method; {
-	case c.Secret.Empty() && (method == "" || method == methodNone || method == methodBasic || method == methodPost):
-		return NoAuth(), nil
-	case method == methodBasic, method == "" && slices.Contains(offered, methodBasic):
-		return SecretBasic(c.Secret), nil
-	case method == methodPost, method == "" && slices.Contains(offered, methodPost):
-		return SecretPost(c.Secret), nil
-	case method == methodNone, method == "" && slices.Contains(offered, methodNone):
-		return NoAuth(), nil
+	case c.Secret.Empty() && (method == "" || method == clientauth.None || method == clientauth.Basic || method == clientauth.Post):
+		return clientauth.New(clientauth.None, c.Secret), nil
+	case method == clientauth.Basic, method == "" && slices.Contains(offered, clientauth.Basic):
+		return clientauth.New(clientauth.Basic, c.Secret), nil
+	case method == clientauth.Post, method == "" && slices.Contains(offered, clientauth.Post):
+		return clientauth.New(clientauth.Post, c.Secret), nil
+	case method == clientauth.None, method == "" && slices.Contains(offered, clientauth.None):
+		return clientauth.New(clientauth.None, c.Secret), nil
 	case method != "":
 		return nil, fmt.Errorf("%w: authentication method %q needs Client.Auth", ErrNoClient, fetch.Printable(method))
 	}

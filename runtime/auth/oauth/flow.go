@@ -372,7 +372,7 @@ func (f *flow) authorizationCode(ctx context.Context, old binding) (*Token, erro
 	m := e.metadata
 	switch {
 	case !slices.Contains(m.CodeChallengeMethods, "S256"):
-		return nil, ErrNoPKCE
+		return nil, errors.New("authorization server does not offer PKCE with S256")
 	case m.AuthorizationEndpoint == "":
 		return nil, errors.New("the metadata has no authorization_endpoint")
 	}
@@ -522,7 +522,7 @@ func equal(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []by
 // RFC 9207, section 2.4). It ignores all other parameters if the state or the issuer is wrong.
 func checkAnswer(answer url.Values, state, issuer string, issRequired bool) (string, error) {
 	if got := answer["state"]; len(got) != 1 || !equal(got[0], state) {
-		return "", ErrState
+		return "", errors.New("the authorization response has no state, or a wrong one")
 	}
 	switch got := answer["iss"]; {
 	case len(got) == 0 && issRequired:

@@ -276,7 +276,7 @@ func TestGrantWithoutUserNeedsConfiguredIssuer(t *testing.T) {
 		"issuer of another": func(_ *world, c *oauth.Config) { c.Issuer = "https://login.example" },
 		"stored registration": func(w *world, c *oauth.Config) {
 			c.Store = oauth.NewMemory()
-			if err := c.Store.Put(w.t.Context(), oauth.Key{Kind: oauth.KindClient, Issuer: issuer}, []byte(`{"client_id":"robot"}`)); err != nil {
+			if err := c.Store.Put(w.t.Context(), oauth.Key{Kind: "client", Issuer: issuer}, []byte(`{"client_id":"robot"}`)); err != nil {
 				w.t.Fatal(err)
 			}
 		},
@@ -333,12 +333,12 @@ func TestAskedClientIsUsedWithoutUser(t *testing.T) {
 
 func TestMemoryLockExcludes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store, k := oauth.NewMemory(), oauth.Key{Kind: oauth.KindToken}
+		store, k := oauth.NewMemory(), oauth.Key{Kind: "token"}
 		unlock, err := store.Lock(t.Context(), k)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if free, err := store.Lock(t.Context(), oauth.Key{Kind: oauth.KindClient}); err != nil {
+		if free, err := store.Lock(t.Context(), oauth.Key{Kind: "client"}); err != nil {
 			t.Error(err)
 		} else {
 			free()

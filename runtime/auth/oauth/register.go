@@ -16,6 +16,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/runtime/auth"
 	"github.com/mcpwire/mcpwire/runtime/auth/internal/authtext"
+	"github.com/mcpwire/mcpwire/runtime/auth/internal/clientauth"
 	"github.com/mcpwire/mcpwire/runtime/auth/internal/fetch"
 )
 
@@ -97,10 +98,10 @@ func checkClientIDURL(raw string) error {
 	return nil
 }
 
-// ClientIDDocument returns a Client ID Metadata Document. clientIDURL is both the client id and the
-// URL at which the document is to be served. more adds further members. If it has no
-// TokenEndpointAuthMethod, the client is public.
-func ClientIDDocument(clientIDURL, name string, redirectURIs []string, more ClientMetadata) ([]byte, error) {
+// ClientIDDocument returns a handler that serves a Client ID Metadata Document. clientIDURL is both
+// the client id and the URL at which the document is to be served. more adds further members. If it
+// has no TokenEndpointAuthMethod, the client is public.
+func ClientIDDocument(clientIDURL, name string, redirectURIs []string, more ClientMetadata) (http.Handler, error) {
 	if err := checkClientIDURL(clientIDURL); err != nil {
 		return nil, err
 	}
@@ -112,20 +113,19 @@ func ClientIDDocument(clientIDURL, name string, redirectURIs []string, more Clie
 	}
 	more.ClientName, more.RedirectURIs = name, nil
 	more = more.withDefaults(redirectURIs...)
-	more.TokenEndpointAuthMethod = cmp.Or(more.TokenEndpointAuthMethod, "none")
+	more.TokenEndpointAuthMethod = cmp.Or(more.TokenEndpointAuthMethod, clientauth.None)
 	for _, uri := range more.RedirectURIs {
 		if err := checkRedirectURI(uri); err != nil {
 			return nil, fmt.Errorf("oauth: %w", err)
 		}
 	}
-	return json.Marshal(struct {
+	document, err := json.Marshal(struct {
 		ClientID string `json:"client_id"`
 		ClientMetadata
 	}{clientIDURL, more})
-}
-
-// ServeClientIDDocument returns a handler that serves a document made by ClientIDDocument.
-func ServeClientIDDocument(document []byte) http.Handler {
+	if err != nil {
+		return nil, err
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
@@ -138,7 +138,7 @@ func ServeClientIDDocument(document []byte) http.Handler {
 		if r.Method == http.MethodGet {
 			w.Write(document)
 		}
-	})
+	}), nil
 }
 
 // register registers a client (RFC 7591, section 3).
@@ -178,10 +178,10 @@ func register(ctx context.Context, c *fetch.Client, m *auth.ServerMetadata, meta
 
 // preferredMethod returns the authentication method to register, chosen from the offered ones.
 func preferredMethod(offered []string) string {
-	for _, method := range []string{methodNone, methodBasic, methodPost} {
+	for _, method := range []string{clientauth.None, clientauth.Basic, clientauth.Post} {
 		if slices.Contains(offered, method) {
 			return method
 		}
 	}
-	return methodBasic // the default of metadata without the member (RFC 8414, section 2)
+	return clientauth.Basic // the default of metadata without the member (RFC 8414, section 2)
 }

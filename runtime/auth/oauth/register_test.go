@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/auth"
+	"github.com/mcpwire/mcpwire/runtime/auth/internal/clientauth"
 	"github.com/mcpwire/mcpwire/runtime/auth/internal/mockas"
 	"github.com/mcpwire/mcpwire/runtime/auth/oauth"
 )
@@ -169,7 +170,7 @@ func TestClientAuthenticatesAsTheServerOffers(t *testing.T) {
 		{"secret: default", nil, &oauth.Client{}, false, basic},
 		{"secret: neither", []string{"private_key_jwt"}, &oauth.Client{}, false, ""},
 		{"secret: registered method", []string{basic, post}, &oauth.Client{Method: post}, false, post},
-		{"own authentication", []string{basic, post}, &oauth.Client{Auth: oauth.SecretPost(auth.NewSecret("s&c ret"))}, false, post},
+		{"own authentication", []string{basic, post}, &oauth.Client{Auth: clientauth.New(post, auth.NewSecret("s&c ret"))}, false, post},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t, func(w *world, c *oauth.Config) {
@@ -228,11 +229,10 @@ func TestClientIDDocument(t *testing.T) {
 	if _, err := oauth.ClientIDDocument(clientIDURL, "", redirects, oauth.ClientMetadata{}); err == nil {
 		t.Error("document without a name")
 	}
-	document, err := oauth.ClientIDDocument(clientIDURL, "Name", redirects, oauth.ClientMetadata{ClientURI: "https://client.example"})
+	server, err := oauth.ClientIDDocument(clientIDURL, "Name", redirects, oauth.ClientMetadata{ClientURI: "https://client.example"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := oauth.ServeClientIDDocument(document)
 	rec := httptest.NewRecorder()
 	server.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, clientIDURL, nil))
 	want := `{"client_id":"https://client.example/client.json","client_name":"Name","client_uri":"https://client.example","application_type":"native",` +
@@ -280,7 +280,7 @@ func TestCredentialsBelongToOneIssuer(t *testing.T) {
 		first := w.network.Requests("POST https://as.example/token")[0].Form
 		migrate(w)
 		w.mustCall()
-		if _, err := store.Get(t.Context(), oauth.Key{Kind: oauth.KindToken, Issuer: issuer, Resource: serverURL}); !errors.Is(err, oauth.ErrNotFound) {
+		if _, err := store.Get(t.Context(), oauth.Key{Kind: "token", Issuer: issuer, Resource: serverURL}); !errors.Is(err, oauth.ErrNotFound) {
 			t.Errorf("the token of the first issuer is stored: %v", err)
 		}
 		if n := len(w.network.Requests("POST https://second.example/register")); n != 1 {
@@ -367,7 +367,7 @@ func TestRedirectURIsOfARegistrationAreNotThoseOfADocument(t *testing.T) {
 		c.ClientIDURL = clientIDURL
 		again.document()["client_id_metadata_document_supported"] = true
 		store := oauth.NewMemory()
-		store.Put(t.Context(), oauth.Key{Kind: oauth.KindClient, Issuer: issuer}, []byte(`{"client_id":"x","redirect_uris":["http://127.0.0.1:9/"]}`))
+		store.Put(t.Context(), oauth.Key{Kind: "client", Issuer: issuer}, []byte(`{"client_id":"x","redirect_uris":["http://127.0.0.1:9/"]}`))
 		c.Store = store
 	})
 	again.mustCall()

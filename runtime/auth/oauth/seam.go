@@ -118,20 +118,17 @@ type Store interface {
 
 // Key identifies a value in a Store.
 type Key struct {
-	Kind      Kind
+	Kind      string // "server", "client" or "token"
 	Issuer    string // identifier of the authorization server
 	Resource  string // canonical URL of the server
 	Principal string // the principal of the token; "" for a program with one user
 }
 
-// Kind is the kind of a stored value.
-type Kind string
-
 // Kinds of stored values.
 const (
-	KindServer Kind = "server" // the issuer and the requested scopes of a server, by Resource and Principal
-	KindClient Kind = "client" // a dynamic registration, by Issuer
-	KindToken  Kind = "token"  // a token, by Issuer, Resource and Principal
+	kindServer = "server" // the issuer and the requested scopes of a server, by Resource and Principal
+	kindClient = "client" // a dynamic registration, by Issuer
+	kindToken  = "token"  // a token, by Issuer, Resource and Principal
 )
 
 // ErrNotFound is returned by Store.Get if the key has no value.

@@ -73,14 +73,14 @@ func (s *server) idle() bool {
 func (s *server) store() Store { return s.a.config.Store }
 
 func (s *server) serverKey() Key {
-	return Key{Kind: KindServer, Resource: s.canonical, Principal: s.a.principal}
+	return Key{Kind: kindServer, Resource: s.canonical, Principal: s.a.principal}
 }
 
 func (s *server) tokenKey(issuer string) Key {
-	return Key{Kind: KindToken, Issuer: issuer, Resource: s.canonical, Principal: s.a.principal}
+	return Key{Kind: kindToken, Issuer: issuer, Resource: s.canonical, Principal: s.a.principal}
 }
 
-func clientKey(issuer string) Key { return Key{Kind: KindClient, Issuer: issuer} }
+func clientKey(issuer string) Key { return Key{Kind: kindClient, Issuer: issuer} }
 
 // read reads the binding and the token from the store.
 func (s *server) read(ctx context.Context) (b binding, t *grantedToken, err error) {

@@ -13,14 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
 )
 
-// TokenSource supplies tokens that another component obtains. It is safe for concurrent use. Token
-// is called for every request, so a TokenSource should cache its token.
-type TokenSource interface {
-	// Token returns a token, or nil to send the request without one.
-	Token(ctx context.Context, r TokenRequest) (*Token, error)
-}
-
-// TokenRequest describes the token that is needed.
+// TokenRequest describes the token that is needed; see [FromSource].
 type TokenRequest struct {
 	Server     string      // canonical URL of the server
 	Challenged bool        // the server has rejected a request
@@ -29,14 +22,18 @@ type TokenRequest struct {
 	Rejected   auth.Secret // the token that the server has rejected; the source must not return it again
 }
 
-// FromSource returns an Authorizer that uses the tokens of s. After a 401, and after a 403 with
-// error="insufficient_scope", it calls Token once with the challenge. If that returns another
-// token, the request is sent again. Tokens of type DPoP are not supported.
-func FromSource(s TokenSource) httpclient.Authorizer { return sourceAuthorizer{s} }
+// FromSource returns an Authorizer that uses the tokens of a function. The function returns a token,
+// or nil to send the request without one. It is called for every request, by several goroutines at
+// once, so it should cache its token. After a 401, and after a 403 with error="insufficient_scope",
+// it is called once with the challenge. If that returns another token, the request is sent again.
+// Tokens of type DPoP are not supported.
+func FromSource(token func(ctx context.Context, r TokenRequest) (*Token, error)) httpclient.Authorizer {
+	return source(token)
+}
 
-type sourceAuthorizer struct{ source TokenSource }
+type source func(context.Context, TokenRequest) (*Token, error)
 
-func (a sourceAuthorizer) ask(ctx context.Context, server *url.URL, r TokenRequest) (*Token, error) {
+func (s source) ask(ctx context.Context, server *url.URL, r TokenRequest) (*Token, error) {
 	if server == nil {
 		return nil, errors.New("oauth: no server URL")
 	}
@@ -44,7 +41,7 @@ func (a sourceAuthorizer) ask(ctx context.Context, server *url.URL, r TokenReque
 	if r.Server, err = authtext.Canonical(server.String()); err != nil {
 		return nil, err
 	}
-	t, err := a.source.Token(ctx, r)
+	t, err := s(ctx, r)
 	if err != nil {
 		return nil, fmt.Errorf("oauth: token source: %w", err)
 	}
@@ -54,12 +51,12 @@ func (a sourceAuthorizer) ask(ctx context.Context, server *url.URL, r TokenReque
 	return t, nil
 }
 
-func (a sourceAuthorizer) Authorize(req *http.Request, op httpclient.Operation) error {
+func (s source) Authorize(req *http.Request, op httpclient.Operation) error {
 	req.Header.Del("Authorization")
 	if op.Server == nil || !sameOrigin(req.URL, op.Server) {
 		return nil
 	}
-	t, err := a.ask(req.Context(), op.Server, TokenRequest{})
+	t, err := s.ask(req.Context(), op.Server, TokenRequest{})
 	if err != nil || t == nil || t.Access.Empty() {
 		return err
 	}
@@ -71,7 +68,7 @@ func (a sourceAuthorizer) Authorize(req *http.Request, op httpclient.Operation) 
 	return nil
 }
 
-func (a sourceAuthorizer) Challenged(ctx context.Context, resp *http.Response, op httpclient.Operation) (bool, error) {
+func (s source) Challenged(ctx context.Context, resp *http.Response, op httpclient.Operation) (bool, error) {
 	if op.Attempt > 0 || resp.Request == nil || op.Server == nil || !sameOrigin(resp.Request.URL, op.Server) {
 		return false, nil
 	}
@@ -87,7 +84,7 @@ func (a sourceAuthorizer) Challenged(ctx context.Context, resp *http.Response, o
 		return false, nil
 	}
 	_, sent, _ := strings.Cut(resp.Request.Header.Get("Authorization"), " ")
-	t, err := a.ask(ctx, op.Server, TokenRequest{
+	t, err := s.ask(ctx, op.Server, TokenRequest{
 		Challenged: true,
 		Scopes:     challenge.Scopes(),
 		Metadata:   challenge.Param("resource_metadata"),

@@ -12,12 +12,6 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
 )
 
-type sourceFunc func(context.Context, oauth.TokenRequest) (*oauth.Token, error)
-
-func (f sourceFunc) Token(ctx context.Context, r oauth.TokenRequest) (*oauth.Token, error) {
-	return f(ctx, r)
-}
-
 func TestFromSource(t *testing.T) {
 	network := &mockas.Network{}
 	network.Handle("mcp.example", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -45,7 +39,7 @@ func TestFromSource(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			asked, token := 0, test.first
-			a := oauth.FromSource(sourceFunc(func(_ context.Context, r oauth.TokenRequest) (*oauth.Token, error) {
+			a := oauth.FromSource((func(_ context.Context, r oauth.TokenRequest) (*oauth.Token, error) {
 				asked++
 				if r.Server != serverURL {
 					t.Errorf("asked for %q", r.Server)
@@ -68,11 +62,11 @@ func TestFromSource(t *testing.T) {
 		})
 	}
 	fault := errors.New("fault")
-	a := oauth.FromSource(sourceFunc(func(context.Context, oauth.TokenRequest) (*oauth.Token, error) { return nil, fault }))
+	a := oauth.FromSource((func(context.Context, oauth.TokenRequest) (*oauth.Token, error) { return nil, fault }))
 	if _, err := send(t.Context(), network, a, serverURL, httpclient.Operation{}); !errors.Is(err, fault) {
 		t.Errorf("the fault of the source is reported as %v", err)
 	}
-	a = oauth.FromSource(sourceFunc(func(context.Context, oauth.TokenRequest) (*oauth.Token, error) {
+	a = oauth.FromSource((func(context.Context, oauth.TokenRequest) (*oauth.Token, error) {
 		return &oauth.Token{Access: auth.NewSecret("good").For("https://other.example")}, nil
 	}))
 	if _, err := send(t.Context(), network, a, serverURL, httpclient.Operation{}); !errors.Is(err, auth.ErrRecipient) {

@@ -13,8 +13,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/auth"
 )
 
-// NewMemory returns an empty Store in memory.
-func NewMemory() Store { return &memory{values: map[Key][]byte{}, locks: map[Key]chan struct{}{}} }
+// newMemory returns an empty Store in memory.
+func newMemory() Store { return &memory{values: map[Key][]byte{}, locks: map[Key]chan struct{}{}} }
 
 type memory struct {
 	mu     sync.Mutex

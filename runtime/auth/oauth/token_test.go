@@ -413,9 +413,9 @@ func TestMalformedStoredValuesAreReplaced(t *testing.T) {
 	w := newWorld(t, func(w *world, c *oauth.Config) { c.Store = store })
 	w.mustCall()
 	for _, k := range []oauth.Key{
-		{Kind: oauth.KindServer, Resource: serverURL},
-		{Kind: oauth.KindToken, Issuer: issuer, Resource: serverURL},
-		{Kind: oauth.KindClient, Issuer: issuer},
+		{Kind: "server", Resource: serverURL},
+		{Kind: "token", Issuer: issuer, Resource: serverURL},
+		{Kind: "client", Issuer: issuer},
 	} {
 		for _, kinds := range []int{1, 2} { // alone, and with the token
 			text, err := store.Get(t.Context(), k)
@@ -425,7 +425,7 @@ func TestMalformedStoredValuesAreReplaced(t *testing.T) {
 			if !strings.HasPrefix(string(text), "{") {
 				t.Errorf("%v is %s", k, text)
 			}
-			for i, k := range []oauth.Key{k, {Kind: oauth.KindToken, Issuer: issuer, Resource: serverURL}} {
+			for i, k := range []oauth.Key{k, {Kind: "token", Issuer: issuer, Resource: serverURL}} {
 				if i < kinds {
 					if err := store.Put(t.Context(), k, text[:len(text)/2]); err != nil {
 						t.Fatal(err)
@@ -644,7 +644,7 @@ func TestLoginAfterAnAttemptWithoutTheUser(t *testing.T) {
 }
 
 func TestMemoryCopiesValues(t *testing.T) {
-	store, k := oauth.NewMemory(), oauth.Key{Kind: oauth.KindToken}
+	store, k := oauth.NewMemory(), oauth.Key{Kind: "token"}
 	value := []byte("abc")
 	if err := store.Put(t.Context(), k, value); err != nil {
 		t.Fatal(err)

@@ -13,16 +13,16 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/auth/oauth"
 )
 
-// FromOAuth2 returns a token source for oauth.FromSource with the tokens of s. It provides them
+// FromOAuth2 returns a function for oauth.FromSource with the tokens of s. It provides them
 // only for requests to the given server, because a token must not be sent to a server that it is
 // not for. It calls s for every request; to cache tokens, see oauth2.ReuseTokenSource. The call has
 // no context, so a request that is canceled still waits for s.
-func FromOAuth2(server string, s oauth2.TokenSource) (oauth.TokenSource, error) {
+func FromOAuth2(server string, s oauth2.TokenSource) (func(context.Context, oauth.TokenRequest) (*oauth.Token, error), error) {
 	canonical, err := authtext.Canonical(server)
 	if err != nil {
 		return nil, fmt.Errorf("oidclogin: %w", err)
 	}
-	return source{canonical, s}, nil
+	return source{canonical, s}.token, nil
 }
 
 type source struct {
@@ -30,7 +30,7 @@ type source struct {
 	tokens oauth2.TokenSource
 }
 
-func (s source) Token(_ context.Context, r oauth.TokenRequest) (*oauth.Token, error) {
+func (s source) token(_ context.Context, r oauth.TokenRequest) (*oauth.Token, error) {
 	if r.Server != s.server {
 		return nil, nil
 	}

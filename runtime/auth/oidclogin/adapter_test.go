@@ -38,18 +38,18 @@ func TestFromOAuth2ReturnsTokensForItsServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	const server = "https://mcp.example.com/mcp"
-	if got, err := s.Token(t.Context(), oauth.TokenRequest{Server: "https://evil.example.com/mcp"}); got != nil || err != nil {
+	if got, err := s(t.Context(), oauth.TokenRequest{Server: "https://evil.example.com/mcp"}); got != nil || err != nil {
 		t.Errorf("another server: %v, %v", got, err)
 	}
-	got, err := s.Token(t.Context(), oauth.TokenRequest{Server: server})
+	got, err := s(t.Context(), oauth.TokenRequest{Server: server})
 	if err != nil || got.Access.Reveal() != "one" || got.Type != "Bearer" || !got.Expiry.Equal(expiry) {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	got, err = s.Token(t.Context(), oauth.TokenRequest{Server: server, Challenged: true, Rejected: got.Access})
+	got, err = s(t.Context(), oauth.TokenRequest{Server: server, Challenged: true, Rejected: got.Access})
 	if err != nil || got.Access.Reveal() != "two" || got.Type != "Bearer" {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if got, err = s.Token(t.Context(), oauth.TokenRequest{Server: server, Rejected: got.Access}); got != nil || err != nil {
+	if got, err = s(t.Context(), oauth.TokenRequest{Server: server, Rejected: got.Access}); got != nil || err != nil {
 		t.Errorf("rejected token: %v, %v", got, err)
 	}
 }
@@ -59,7 +59,7 @@ func TestErrorOfFromOAuth2DoesNotQuoteResponse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Token(t.Context(), oauth.TokenRequest{Server: "https://mcp.example.com"}); err == nil ||
+	if _, err := s(t.Context(), oauth.TokenRequest{Server: "https://mcp.example.com"}); err == nil ||
 		!strings.Contains(err.Error(), "invalid_grant") || strings.Contains(err.Error(), "planted") {
 		t.Error(err)
 	}

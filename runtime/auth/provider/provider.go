@@ -41,6 +41,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/auth"
+	"github.com/mcpwire/mcpwire/runtime/auth/internal/clientauth"
 	"github.com/mcpwire/mcpwire/runtime/auth/internal/fetch"
 	"github.com/mcpwire/mcpwire/runtime/auth/internal/issuer"
 	"github.com/mcpwire/mcpwire/runtime/auth/oauth"
@@ -85,9 +86,10 @@ type Upstream struct {
 	// 9207). If RevocationEndpoint is set, the Proxy revokes the tokens of the provider when the
 	// client revokes its own.
 	Metadata auth.ServerMetadata
-	ClientID string
-	Auth     oauth.ClientAuth // such as oauth.SecretBasic(secret); required
-	Scopes   []string         // to request from the provider
+	// Client is the registration of the proxy at the provider. Its Secret is sent in the Authorization
+	// header unless its Method is "client_secret_post". A public client has the Method "none".
+	Client oauth.Client
+	Scopes []string // to request from the provider
 	// Subject returns the subject of the user that t belongs to, and claims for handlers. It asks the
 	// provider, for example at its userinfo endpoint. It is called after each login, and before each
 	// refresh of the tokens of a client. An error that wraps [auth.ErrInvalidToken] means that the
@@ -128,12 +130,20 @@ func (p *Proxy) complete() error {
 	switch {
 	case c.Resource == "":
 		return errors.New("no Resource")
-	case up.ClientID == "":
-		return errors.New("no Upstream.ClientID")
-	case up.Auth == nil:
-		return errors.New("no Upstream.Auth")
+	case up.Client.ID == "":
+		return errors.New("no Upstream.Client.ID")
 	case up.Subject == nil:
 		return errors.New("no Upstream.Subject")
+	}
+	if up.Client.Auth == nil {
+		method := cmp.Or(up.Client.Method, clientauth.Basic)
+		switch {
+		case method != clientauth.Basic && method != clientauth.Post && method != clientauth.None:
+			return fmt.Errorf("Upstream.Client: method %q needs Auth", method)
+		case method != clientauth.None && up.Client.Secret.Empty():
+			return errors.New(`Upstream.Client has neither Secret nor Auth: a public client needs the Method "none"`)
+		}
+		up.Client.Auth = clientauth.New(method, up.Client.Secret)
 	}
 	p.fetch = fetch.New(c.HTTP, fetch.Network{})
 	endpoints := []string{up.Metadata.AuthorizationEndpoint, up.Metadata.TokenEndpoint}
@@ -213,7 +223,7 @@ func (p *Proxy) begin(w http.ResponseWriter, _ *http.Request, a *issuer.Authoriz
 	u, _ := url.Parse(p.c.Upstream.Metadata.AuthorizationEndpoint) // checked by New
 	query := u.Query()
 	query.Set("response_type", "code")
-	query.Set("client_id", p.c.Upstream.ClientID)
+	query.Set("client_id", p.c.Upstream.Client.ID)
 	query.Set("redirect_uri", p.RedirectURI())
 	query.Set("state", state)
 	if len(p.c.Upstream.Scopes) > 0 {

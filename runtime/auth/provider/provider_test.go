@@ -69,7 +69,7 @@ func start(t *testing.T, change func(*provider.Config)) *fixture {
 				Issuer: upstream, AuthorizationEndpoint: upstream + "/authorize?prompt=login", TokenEndpoint: upstream + "/token",
 				RevocationEndpoint: upstream + "/revoke", IssParameter: true,
 			},
-			ClientID: "static", Auth: oauth.SecretBasic(auth.NewSecret(secret)), Scopes: []string{"profile", "offline_access"},
+			Client: oauth.Client{ID: "static", Secret: auth.NewSecret(secret)}, Scopes: []string{"profile", "offline_access"},
 			Subject: func(ctx context.Context, token *oauth.Token) (string, map[string]any, error) {
 				i, err := f.provider.Verify(ctx, &auth.Credentials{Scheme: "Bearer", Token: token.Access})
 				if err != nil {
@@ -570,7 +570,7 @@ func TestTooLongRequestIsRejected(t *testing.T) {
 func TestNewRejectsConfig(t *testing.T) {
 	good := provider.Config{Issuer: iss, Resource: resource, Upstream: provider.Upstream{
 		Metadata: auth.ServerMetadata{AuthorizationEndpoint: "https://as.example.com/a", TokenEndpoint: "https://as.example.com/t"},
-		ClientID: "static", Auth: oauth.NoAuth(), Subject: func(context.Context, *oauth.Token) (string, map[string]any, error) { return "", nil, nil },
+		Client:   oauth.Client{ID: "static", Method: "none"}, Subject: func(context.Context, *oauth.Token) (string, map[string]any, error) { return "", nil, nil },
 	}}
 	p, err := provider.New(good)
 	if err != nil {
@@ -592,8 +592,9 @@ func TestNewRejectsConfig(t *testing.T) {
 		"no token endpoint":         func(c *provider.Config) { c.Upstream.Metadata.TokenEndpoint = "" },
 		"endpoint without TLS":      func(c *provider.Config) { c.Upstream.Metadata.TokenEndpoint = "http://as.example.com/t" },
 		"revocation without TLS":    func(c *provider.Config) { c.Upstream.Metadata.RevocationEndpoint = "http://as.example.com/r" },
-		"no client id":              func(c *provider.Config) { c.Upstream.ClientID = "" },
-		"no authentication":         func(c *provider.Config) { c.Upstream.Auth = nil },
+		"no client id":              func(c *provider.Config) { c.Upstream.Client.ID = "" },
+		"no authentication":         func(c *provider.Config) { c.Upstream.Client.Method = "" },
+		"method without Auth":       func(c *provider.Config) { c.Upstream.Client.Method = "private_key_jwt" },
 		"no subject":                func(c *provider.Config) { c.Upstream.Subject = nil },
 	} {
 		c := good

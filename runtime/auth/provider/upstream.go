@@ -114,7 +114,7 @@ func (p *Proxy) check(ctx context.Context, g *issuer.Grant) error {
 // post sends a form to an endpoint of the provider.
 func (p *Proxy) post(ctx context.Context, endpoint string, form url.Values) (*fetch.Response, error) {
 	up, header := &p.c.Upstream, http.Header{}
-	if err := up.Auth.Apply(ctx, up.Metadata.Issuer, up.ClientID, form, header); err != nil {
+	if err := up.Client.Auth.Apply(ctx, up.Metadata.Issuer, up.Client.ID, form, header); err != nil {
 		return nil, err
 	}
 	return p.fetch.PostForm(ctx, endpoint, header, form)

@@ -127,7 +127,7 @@ func callParams(ctx context.Context, p *mcp.CallToolParams) (context.Context, an
 		return nil, nil, fmt.Errorf("gosdk: call of tool %q: InputResponses and RequestState must be empty", p.Name)
 	}
 	if len(p.Meta) > 0 {
-		meta, err := Encode(p.Meta)
+		meta, err := encode(p.Meta)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -136,7 +136,7 @@ func callParams(ctx context.Context, p *mcp.CallToolParams) (context.Context, an
 	if p.Arguments == nil {
 		return ctx, nil, nil
 	}
-	arguments, err := Encode(p.Arguments)
+	arguments, err := encode(p.Arguments)
 	return ctx, arguments, err
 }
 
@@ -184,7 +184,7 @@ func decodeResult(result *wire.CallToolResult, err error) (*mcp.CallToolResult, 
 	if err != nil {
 		return nil, err
 	}
-	return Decode[mcp.CallToolResult](raw)
+	return decode[mcp.CallToolResult](raw)
 }
 
 // withSDKError adds the error type of the SDK to an error response of the server.
@@ -258,7 +258,7 @@ func (s *inputSession) request(ctx context.Context, method string, params json.R
 		}
 		return r.Result, nil
 	case <-ctx.Done():
-		cancel, err := Encode(map[string]any{"requestId": name, "reason": context.Cause(ctx).Error()})
+		cancel, err := encode(map[string]any{"requestId": name, "reason": context.Cause(ctx).Error()})
 		if err == nil {
 			s.send(context.WithoutCancel(ctx), &jsonrpc.Request{Method: wire.MethodNotificationsCancelled, Params: cancel})
 		}

@@ -127,7 +127,7 @@ func (t *clientTransport) send(ctx context.Context, m wiretransport.Message) err
 	if err != nil {
 		return err
 	}
-	out, err := FromMessage(&parsed)
+	out, err := fromMessage(&parsed)
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (c *clientConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 				return &jsonrpc.Response{ID: r.ID, Error: createdError(id)}, nil
 			}
 		}
-		if parsed, err := ToMessage(m); err != nil || !c.shared.take(parsed) {
+		if parsed, err := toMessage(m); err != nil || !c.shared.take(parsed) {
 			return m, nil
 		}
 	}

@@ -17,9 +17,9 @@ import (
 	wiretransport "github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// ToMessage converts a message of the SDK. Params, results and the data of errors stay the same
+// toMessage converts a message of the SDK. Params, results and the data of errors stay the same
 // bytes.
-func ToMessage(m jsonrpc.Message) (*wirerpc.Message, error) {
+func toMessage(m jsonrpc.Message) (*wirerpc.Message, error) {
 	switch m := m.(type) {
 	case *jsonrpc.Request:
 		id, err := toID(m.ID)
@@ -78,10 +78,10 @@ func toError(err error) *wirerpc.Error {
 	return &wirerpc.Error{Code: e.Code, Message: e.Message, Data: absent(e.Data)}
 }
 
-// FromMessage converts a message to one of the SDK. Params, results and the data of errors stay the
+// fromMessage converts a message to one of the SDK. Params, results and the data of errors stay the
 // same bytes. Members that JSON-RPC does not define are dropped. It fails if the SDK cannot hold
 // the id: the SDK holds strings, and integers of up to 53 bits in their shortest form.
-func FromMessage(m *wirerpc.Message) (jsonrpc.Message, error) {
+func fromMessage(m *wirerpc.Message) (jsonrpc.Message, error) {
 	id, err := fromID(m.ID)
 	if err != nil {
 		return nil, err
@@ -126,17 +126,21 @@ func fromID(id wirerpc.ID) (jsonrpc.ID, error) {
 	return jsonrpc.MakeID(float64(v))
 }
 
-// Decode decodes JSON into a type of the SDK. Members that the type does not have are dropped.
-func Decode[T any](raw json.RawMessage) (*T, error) {
+// decode decodes JSON into a type of the SDK. Members that the type does not have are dropped. Empty
+// text, such as that of absent params, is the zero value.
+func decode[T any](raw json.RawMessage) (*T, error) {
 	v := new(T)
+	if len(raw) == 0 {
+		return v, nil
+	}
 	if err := json.Unmarshal(raw, v); err != nil {
 		return nil, fmt.Errorf("gosdk: decode: %w", err)
 	}
 	return v, nil
 }
 
-// Encode encodes a value of the SDK as JSON.
-func Encode(v any) (json.RawMessage, error) {
+// encode encodes a value of the SDK as JSON.
+func encode(v any) (json.RawMessage, error) {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		return nil, fmt.Errorf("gosdk: encode: %w", err)
@@ -209,7 +213,7 @@ func (c *sdkConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 			c.replies[parsed.ID] = m.Reply
 			c.mu.Unlock()
 		}
-		out, err := FromMessage(&parsed)
+		out, err := fromMessage(&parsed)
 		if err == nil {
 			return out, nil
 		}
@@ -228,7 +232,7 @@ func (c *sdkConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 
 // Write implements [mcp.Connection].
 func (c *sdkConn) Write(ctx context.Context, m jsonrpc.Message) error {
-	out, err := ToMessage(m)
+	out, err := toMessage(m)
 	if err != nil {
 		return err
 	}
@@ -275,7 +279,7 @@ func (c *wireConn) Read() (wiretransport.Message, error) {
 	case err != nil:
 		return wiretransport.Message{}, fmt.Errorf("%w: %w", wiretransport.ErrClosed, err)
 	}
-	out, err := ToMessage(m)
+	out, err := toMessage(m)
 	if err != nil {
 		return wiretransport.Message{}, &wiretransport.MessageError{Err: err}
 	}
@@ -295,7 +299,7 @@ func (c *wireConn) Write(ctx context.Context, m wiretransport.Message) error {
 	if err != nil {
 		return &wiretransport.MessageError{ID: parsed.ID, Err: err}
 	}
-	out, err := FromMessage(&parsed)
+	out, err := fromMessage(&parsed)
 	if err != nil {
 		return &wiretransport.MessageError{ID: parsed.ID, Err: err}
 	}

@@ -83,7 +83,7 @@ type sessionRequestor struct {
 // Call implements [task.Requestor]. ctx is the context of tasks/result, so the SDK sends the
 // request on the stream of its response.
 func (r sessionRequestor) Call(ctx context.Context, method string, params codec.Encoder) (json.RawMessage, error) {
-	text, err := encode(params)
+	text, err := encodeParams(params)
 	if err != nil {
 		return nil, err
 	}
@@ -129,14 +129,6 @@ func call(ctx context.Context, ss *mcp.ServerSession, method string, params json
 	return nil, wirerpc.MethodNotFound(method)
 }
 
-func decode[T any](params json.RawMessage) (*T, error) {
-	p := new(T)
-	if len(params) == 0 {
-		return p, nil
-	}
-	return p, json.Unmarshal(params, p)
-}
-
 // Supports implements [task.Capable].
 func (r sessionRequestor) Supports(method string) bool {
 	p := r.ss.InitializeParams()
@@ -176,14 +168,14 @@ func (r sessionRequestor) Notify(ctx context.Context, method string, params code
 
 // notification returns the params of a notification about a task.
 func notification(ctx context.Context, method string, params codec.Encoder) (json.RawMessage, error) {
-	text, err := encode(params)
+	text, err := encodeParams(params)
 	if run, ok := task.FromContext(ctx); err == nil && ok && method != wire.MethodNotificationsTasksStatus {
 		return taskrules.Relate(text, run.ID())
 	}
 	return text, err
 }
 
-func encode(params codec.Encoder) (json.RawMessage, error) {
+func encodeParams(params codec.Encoder) (json.RawMessage, error) {
 	if params == nil {
 		return json.RawMessage(`{}`), nil
 	}
@@ -209,7 +201,7 @@ func (r *httpReply) Report(session.Progress) error { return nil }
 
 // Notify implements [session.Peer].
 func (r *httpReply) Notify(ctx context.Context, method string, params codec.Encoder) error {
-	text, err := encode(params)
+	text, err := encodeParams(params)
 	if err != nil {
 		return err
 	}

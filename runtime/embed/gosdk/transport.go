@@ -494,7 +494,7 @@ func (c *connection) end(cause error) {
 
 // Call implements [task.Requestor].
 func (c *connection) Call(ctx context.Context, method string, params codec.Encoder) (json.RawMessage, error) {
-	text, err := encode(params)
+	text, err := encodeParams(params)
 	if err != nil {
 		return nil, err
 	}
@@ -616,7 +616,7 @@ func (p plainCall) Report(session.Progress) error { return nil }
 
 // Notify implements [session.Peer].
 func (p plainCall) Notify(ctx context.Context, method string, params codec.Encoder) error {
-	text, err := encode(params)
+	text, err := encodeParams(params)
 	if err != nil {
 		return err
 	}

@@ -120,7 +120,7 @@ func (c *Client) CallTool(ctx context.Context, request mcp.CallToolRequest, opts
 	if err != nil {
 		return nil, withDetails(err)
 	}
-	return &Handle{h: h}, nil
+	return &Handle{h}, nil
 }
 
 // Invoke calls a tool and waits for the result. The call is a task if the tool requires one, or if
@@ -144,7 +144,7 @@ func callParams(ctx context.Context, request mcp.CallToolRequest) (context.Conte
 		return nil, nil, fmt.Errorf("mcpgo: call of tool %q: Task, InputResponses and RequestState must be empty", p.Name)
 	}
 	if p.Meta != nil && len(p.Meta.AdditionalFields) > 0 {
-		meta, err := Encode(p.Meta)
+		meta, err := encode(p.Meta)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -156,18 +156,18 @@ func callParams(ctx context.Context, request mcp.CallToolRequest) (context.Conte
 	if p.Arguments == nil {
 		return ctx, nil, nil
 	}
-	arguments, err := Encode(p.Arguments)
+	arguments, err := encode(p.Arguments)
 	return ctx, arguments, err
 }
 
-// AttachTool returns a handle for an existing task of a tool call. It sends nothing. If the Client
-// is not initialized, the methods of the handle fail.
-func (c *Client) AttachTool(id string, opts ...requestor.Option) *Handle {
+// AttachTool returns a handle for an existing task of a tool call. It sends nothing. It fails if the
+// Client is not initialized.
+func (c *Client) AttachTool(id string, opts ...requestor.Option) (*Handle, error) {
 	s, err := c.session(context.Background())
 	if err != nil {
-		return &Handle{id: id, err: err}
+		return nil, err
 	}
-	return &Handle{h: s.AttachTool(id, opts...)}
+	return &Handle{s.AttachTool(id, opts...)}, nil
 }
 
 // List iterates over the tasks that the server lists for this client, in a revision with sessions.
@@ -184,64 +184,28 @@ func (c *Client) List(ctx context.Context) iter.Seq2[wire.Task, error] {
 
 // Handle stands for a task. Its methods are safe for concurrent use; see [requestor.Handle].
 type Handle struct {
-	h   *requestor.Handle[*wire.CallToolResult] // nil if err is set
-	id  string
-	err error
-}
-
-// ID returns the id of the task. It is "" if the server has returned the result without a task.
-func (h *Handle) ID() string {
-	if h.h == nil {
-		return h.id
-	}
-	return h.h.ID()
+	*requestor.Handle[*wire.CallToolResult]
 }
 
 // Result waits until the task is terminal and returns its result; see
 // [requestor.Handle.Result]. The error of a failed task wraps a [*jsonrpc.Error] and the error
 // of mcp-go for its code. The error of a cancelled task is task.ErrCancelled.
 func (h *Handle) Result(ctx context.Context) (*mcp.CallToolResult, error) {
-	return decodeResult(h.result(ctx))
-}
-
-func (h *Handle) result(ctx context.Context) (*wire.CallToolResult, error) {
-	if h.h == nil {
-		return nil, h.err
-	}
-	return h.h.Result(ctx)
+	return decodeResult(h.Handle.Result(ctx))
 }
 
 // Raw is like Result, and returns the result as JSON, with all members that the server has sent.
 func (h *Handle) Raw(ctx context.Context) (json.RawMessage, error) {
-	r, err := h.result(ctx)
+	r, err := h.Handle.Result(ctx)
 	if err != nil {
 		return nil, withDetails(err)
 	}
 	return codec.Marshal(r)
 }
 
-// Updates iterates over the states of the task; see [requestor.Handle.Updates].
-func (h *Handle) Updates(ctx context.Context) iter.Seq2[wire.Task, error] {
-	if h.h == nil {
-		return func(yield func(wire.Task, error) bool) { yield(wire.Task{}, h.err) }
-	}
-	return h.h.Updates(ctx)
-}
-
-// Progress iterates over the progress of the task; see [requestor.Handle.Progress].
-func (h *Handle) Progress(ctx context.Context) iter.Seq[session.Progress] {
-	if h.h == nil {
-		return func(func(session.Progress) bool) {}
-	}
-	return h.h.Progress(ctx)
-}
-
 // Cancel cancels the task and returns its state; see [requestor.Handle.Cancel].
 func (h *Handle) Cancel(ctx context.Context) (wire.Task, error) {
-	if h.h == nil {
-		return wire.Task{}, h.err
-	}
-	state, err := h.h.Cancel(ctx)
+	state, err := h.Handle.Cancel(ctx)
 	return state, withDetails(err)
 }
 
@@ -254,7 +218,7 @@ func decodeResult(r *wire.CallToolResult, err error) (*mcp.CallToolResult, error
 	if err != nil {
 		return nil, err
 	}
-	return Decode[mcp.CallToolResult](raw)
+	return decode[mcp.CallToolResult](raw)
 }
 
 // withDetails adds the error of mcp-go for its code to an error response of the server.

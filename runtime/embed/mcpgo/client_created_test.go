@@ -37,7 +37,7 @@ func TestPlainCallFailsIfTaskIsCreated(t *testing.T) {
 			t.Fatalf("got %v", err)
 		}
 		if tool == "job" {
-			if got, _, err := (testHandle{c.AttachTool(found[1])}).Text(t.Context()); got != "accept blue" || err != nil {
+			if got, _, err := (testHandle{must(c.AttachTool(found[1]))}).Text(t.Context()); got != "accept blue" || err != nil {
 				t.Errorf("got %q, %v", got, err)
 			}
 		}
@@ -114,14 +114,8 @@ func TestUninitializedClientFails(t *testing.T) {
 	if _, err := c.Invoke(t.Context(), callOf("job", nil)); err == nil || err.Error() != want {
 		t.Errorf("got %v", err)
 	}
-	h := c.AttachTool("a")
-	if _, err := h.Result(t.Context()); h.ID() != "a" || err == nil || err.Error() != want {
+	if _, err := c.AttachTool("a"); err == nil || err.Error() != want {
 		t.Errorf("got %v", err)
-	}
-	for _, err := range h.Updates(t.Context()) {
-		if err == nil || err.Error() != want {
-			t.Errorf("got %v", err)
-		}
 	}
 	for _, err := range c.List(t.Context()) {
 		if err == nil || err.Error() != want {
@@ -169,7 +163,7 @@ func TestHandleWorksAfterSecondHandshake(t *testing.T) {
 	if _, err := c.Client.Initialize(t.Context(), again); err != nil {
 		t.Fatal(err)
 	}
-	if state, err := c.AttachTool(first.ID()).Cancel(t.Context()); state.Status != wire.TaskStatusCancelled || err != nil {
+	if state, err := must(c.AttachTool(first.ID())).Cancel(t.Context()); state.Status != wire.TaskStatusCancelled || err != nil {
 		t.Errorf("got %v, %v", state, err)
 	}
 }
@@ -269,7 +263,7 @@ func TestFailedTaskReturnsErrorOfCode(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := connect(t, over, mcp.ProtocolVersion20251125, mcp.ClientCapabilities{})
-	_, err = c.AttachTool("unknown").Result(t.Context())
+	_, err = must(c.AttachTool("unknown")).Result(t.Context())
 	if _, ok := errors.AsType[*jsonrpc.Error](err); !ok || !errors.Is(err, mcp.ErrInvalidParams) {
 		t.Errorf("got %v", err)
 	}

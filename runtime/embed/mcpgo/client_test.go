@@ -41,7 +41,7 @@ func (c testClient) Plain(ctx context.Context, tool string) (string, error) {
 }
 
 func (c testClient) Attach(id string, o ...requestor.Option) joinedtest.Handle {
-	return testHandle{c.AttachTool(id, o...)}
+	return testHandle{must(c.AttachTool(id, o...))}
 }
 
 type testHandle struct{ *mcpgo.Handle }

@@ -54,7 +54,7 @@ func (h *handshake) client() (*wire.InitializeRequestParams, error) {
 			}
 		}
 		var err error
-		if params, err = Encode(parts); err != nil {
+		if params, err = encode(parts); err != nil {
 			return nil, err
 		}
 	}
@@ -111,7 +111,7 @@ func (t *clientTap) SetRequestHandler(handler transport.RequestHandler) {
 		if err != nil || response == nil || response.Error != nil {
 			return response, err
 		}
-		params, err := Encode(request.Params)
+		params, err := encode(request.Params)
 		if err != nil {
 			return nil, err
 		}
@@ -129,7 +129,7 @@ func (t *clientTap) SetNotificationHandler(handler func(mcp.JSONRPCNotification)
 		conn := t.conn
 		t.mu.Unlock()
 		if conn != nil && n.Method != string(wire.MethodNotificationsMessage) {
-			if params, err := Encode(n.Params); err == nil {
+			if params, err := encode(n.Params); err == nil {
 				m := jsonrpc.NewNotification(n.Method, params)
 				conn.Take(&m)
 			}
@@ -146,7 +146,7 @@ func (t *clientTap) SendRequest(ctx context.Context, request transport.JSONRPCRe
 	}
 	switch request.Method {
 	case wire.MethodInitialize, wire.MethodServerDiscover:
-		params, err := Encode(request.Params)
+		params, err := encode(request.Params)
 		if err != nil {
 			return nil, err
 		}
@@ -160,7 +160,7 @@ func (t *clientTap) SendRequest(ctx context.Context, request transport.JSONRPCRe
 		if id == "" {
 			break
 		}
-		params, err := Encode(request.Params)
+		params, err := encode(request.Params)
 		if err != nil {
 			return nil, err
 		}
@@ -177,7 +177,7 @@ func (t *clientTap) recordTools(result json.RawMessage) {
 	if !bytes.Contains(result, []byte(modern.Annotation)) {
 		return
 	}
-	list, err := Decode[mcp.ListToolsResult](result)
+	list, err := decode[mcp.ListToolsResult](result)
 	if err != nil {
 		return // the client reports it
 	}
@@ -366,7 +366,7 @@ func (s *sender) notify(ctx context.Context, m *jsonrpc.Message, text []byte) er
 			return nil
 		}
 	}
-	n, err := Decode[mcp.JSONRPCNotification](text)
+	n, err := decode[mcp.JSONRPCNotification](text)
 	if err != nil {
 		return err
 	}
@@ -397,7 +397,7 @@ func (s *sender) close() {
 func errorOf(d *mcp.JSONRPCErrorDetails) *jsonrpc.Error {
 	e := &jsonrpc.Error{Code: int64(d.Code), Message: d.Message}
 	if d.Data != nil {
-		if data, err := Encode(d.Data); err == nil {
+		if data, err := encode(d.Data); err == nil {
 			e.Data = data
 		}
 	}

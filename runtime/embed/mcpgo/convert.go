@@ -15,8 +15,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// Decode decodes JSON into a type of mcp-go. Members that the type does not have are dropped.
-func Decode[T any](raw json.RawMessage) (*T, error) {
+// decode decodes JSON into a type of mcp-go. Members that the type does not have are dropped.
+func decode[T any](raw json.RawMessage) (*T, error) {
 	v := new(T)
 	if err := json.Unmarshal(raw, v); err != nil {
 		return nil, fmt.Errorf("mcpgo: decode: %w", err)
@@ -24,8 +24,8 @@ func Decode[T any](raw json.RawMessage) (*T, error) {
 	return v, nil
 }
 
-// Encode encodes a value of mcp-go as JSON.
-func Encode(v any) (json.RawMessage, error) {
+// encode encodes a value of mcp-go as JSON.
+func encode(v any) (json.RawMessage, error) {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		return nil, fmt.Errorf("mcpgo: encode: %w", err)
@@ -65,7 +65,7 @@ func (t sessionTransport) call(ctx context.Context, request transport.JSONRPCReq
 	case request.Params == nil:
 		return t.s.Call(ctx, request.Method, nil)
 	}
-	params, err := Encode(request.Params)
+	params, err := encode(request.Params)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (t sessionTransport) SendNotification(ctx context.Context, n mcp.JSONRPCNot
 	case wire.MethodNotificationsCancelled: // names an id of the client; Call cancels the request of the session
 		return nil
 	}
-	params, err := Encode(n.Params)
+	params, err := encode(n.Params)
 	if err != nil {
 		return err
 	}

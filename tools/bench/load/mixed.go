@@ -13,7 +13,6 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
-	"github.com/mcpwire/mcpwire/runtime/form"
 	mcpserver "github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -201,8 +200,7 @@ func (x *mixed) close() error {
 
 // fill responds to the input requests of the tool "ask".
 func (x *mixed) fill(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
-	value, err := form.Of(x.name + f.Message)
-	return client.Accept(map[string]form.Value{"text": value}), err
+	return client.Accept(map[string]any{"text": x.name + f.Message})
 }
 
 // ToolListChanged implements [mcp.ClientNotificationHandler].

@@ -47,7 +47,7 @@ func TestServersBehaveTheSame(t *testing.T) {
 					inOrder := name != "mcpgo"   // mcp-go may send notifications after the response, and the client drops those
 					var answer *mcp.ElicitResult // the response to the input request
 					use(t, way.connect(t, binary, &client.Options{Session: session.Config{Revisions: session.Revisions()}, Input: client.Input{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
-						if fields := f.Fields(); f.Message != "For how many?" || len(fields) != 1 || fields[0].Name != "people" || !fields[0].Required {
+						if fields := f.Fields; f.Message != "For how many?" || len(fields) != 1 || fields[0].Name != "people" || !fields[0].Required {
 							t.Errorf("input request %q %+v", f.Message, fields)
 						}
 						return answer, nil
@@ -132,7 +132,7 @@ func use(t *testing.T, c *client.Client, answer **mcp.ElicitResult, inOrder bool
 	if got := prompt.Messages[0].Content.(*mcp.TextContent).Text; got != "Please review: x++" {
 		t.Errorf("review: %q", got)
 	}
-	three, err := client.AcceptValues(map[string]any{"people": 3})
+	three, err := client.Accept(map[string]any{"people": 3})
 	if err != nil {
 		t.Fatal(err)
 	}

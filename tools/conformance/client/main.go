@@ -139,7 +139,7 @@ func fill(ctx context.Context, c *client.Client, f *client.FormRequest) (*mcp.El
 		}
 	}
 	content := map[string]form.Value{}
-	for _, field := range f.Fields() {
+	for _, field := range f.Fields {
 		if field.Required && field.Default == nil {
 			value, err := field.Parse("true")
 			if err != nil {
@@ -148,7 +148,7 @@ func fill(ctx context.Context, c *client.Client, f *client.FormRequest) (*mcp.El
 			content[field.Name] = value
 		}
 	}
-	return client.Accept(content), nil
+	return client.Accept(content)
 }
 
 // The scenario json-schema-2020-12-preservation has a tool with a schema of many keywords, and one

@@ -22,6 +22,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/auth"
 	"github.com/mcpwire/mcpwire/runtime/auth/internal/authtext"
 	"github.com/mcpwire/mcpwire/runtime/auth/internal/fetch"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/network"
 )
 
@@ -129,7 +130,7 @@ func New(c Config) (*Server, error) {
 	case c.RefreshTTL <= 0:
 		return nil, fmt.Errorf("RefreshTTL is not positive (%v)", c.RefreshTTL)
 	}
-	if err := auth.CheckScopes(c.Scopes); err != nil {
+	if err := boundary.CheckScopes(c.Scopes); err != nil {
 		return nil, err
 	}
 	c.Resources = slices.Clone(c.Resources)

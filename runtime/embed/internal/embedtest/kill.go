@@ -24,7 +24,6 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/embed"
-	"github.com/mcpwire/mcpwire/runtime/form"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -397,8 +396,7 @@ func (k *killTest) start(create bool) (s *killedServer, kill func()) {
 		Limits:  client.Limits{InputRequests: -1},
 		Session: session.Config{Revisions: session.Revisions()},
 		Input: client.Input{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
-			name, err := form.Of(k.answer(f.Message))
-			return client.Accept(map[string]form.Value{"name": name}), err
+			return client.Accept(map[string]any{"name": k.answer(f.Message)})
 		}},
 	})
 	if err != nil {

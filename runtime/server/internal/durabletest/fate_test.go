@@ -16,7 +16,6 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
-	"github.com/mcpwire/mcpwire/runtime/form"
 	"github.com/mcpwire/mcpwire/runtime/internal/memory"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/server"
@@ -437,11 +436,7 @@ func (w *world) fill(ctx context.Context, message string) (*mcp.ElicitResult, er
 		w.note("the user declines %q", message)
 		return client.Decline(), nil
 	}
-	value, err := form.Of(w.answers(q))
-	if err != nil {
-		return nil, err
-	}
-	return client.Accept(map[string]form.Value{"name": value}), nil
+	return client.Accept(map[string]any{"name": w.answers(q)})
 }
 
 // outcome is how a call has ended, as its requestor sees it.

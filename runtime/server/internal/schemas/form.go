@@ -17,8 +17,8 @@ import (
 // Form is the form with the fields of a struct. It is immutable.
 type Form struct {
 	schema    json.RawMessage
-	requested form.Schema     // the same; without defaults from values
-	zero      json.RawMessage // the zero value of the type
+	requested mcp.ElicitRequestFormParamsRequestedSchema // the same; without defaults from values
+	zero      json.RawMessage                            // the zero value of the type
 }
 
 // NewForm returns the form for a type, which has the zero value.
@@ -48,7 +48,7 @@ func NewForm(t reflect.Type, zero any, types []Definition) (*Form, error) {
 
 // With returns the schema of the form. Values that differ from those of the zero value are its
 // defaults.
-func (f *Form) With(values json.RawMessage) (requested form.Schema, err error) {
+func (f *Form) With(values json.RawMessage) (requested mcp.ElicitRequestFormParamsRequestedSchema, err error) {
 	if bytes.Equal(values, f.zero) {
 		return f.requested, nil
 	}
@@ -61,7 +61,9 @@ func (f *Form) With(values json.RawMessage) (requested form.Schema, err error) {
 }
 
 // CheckForm returns an error unless the content of a form complies with its schema.
-func CheckForm(s *form.Schema, content map[string]form.Value) error { return form.Check(s, content) }
+func CheckForm(s *mcp.ElicitRequestFormParamsRequestedSchema, content map[string]form.Value) error {
+	return form.Check(s, content)
+}
 
 // CopyWithout returns a copy of the fields of a form. In the copy, the fields that the content sets
 // are zero. The copy shares lists and pointees with the original, and perhaps with other calls:

@@ -38,7 +38,6 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
-	"github.com/mcpwire/mcpwire/runtime/form"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream"
@@ -857,8 +856,7 @@ func (u *user) fill(ctx context.Context, r *client.FormRequest) (*mcp.ElicitResu
 	case <-time.After(rand.N(2 * parkAfter)):
 	case <-ctx.Done():
 	}
-	value, err := form.Of(text)
-	return client.Accept(map[string]form.Value{"Answer": value}), err
+	return client.Accept(map[string]any{"Answer": text})
 }
 
 // failed counts the error of a call. An error that is not clear fails the test: that of a call

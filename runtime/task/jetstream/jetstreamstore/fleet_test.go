@@ -19,7 +19,6 @@ import (
 	"github.com/mcpwire/mcpwire/internal/must"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
-	"github.com/mcpwire/mcpwire/runtime/form"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream/internal/natstest"
@@ -196,8 +195,7 @@ func dial(t *testing.T, b *balancer) (*client.Client, updates) {
 	o := client.Options{
 		Notifications: u,
 		Input: client.Input{Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
-			city, err := form.Of("Bern")
-			return client.Accept(map[string]form.Value{"City": city}), err
+			return client.Accept(map[string]any{"City": "Bern"})
 		}},
 	}
 	o.HTTP.Header = http.Header{"Authorization": {"ann"}}

@@ -53,7 +53,7 @@ func (c *Console) Fill(ctx context.Context, f *client.FormRequest) (*mcp.ElicitR
 	c.Quote(f.Message)
 	c.Line("(type %s to decline, %s to cancel)", declineWord, cancelWord)
 	for {
-		content, err := c.fields(ctx, f.Fields())
+		content, err := c.fields(ctx, f.Fields)
 		if err == nil && c.terminal {
 			var again bool
 			if again, err = c.review(ctx); again {
@@ -62,7 +62,7 @@ func (c *Console) Fill(ctx context.Context, f *client.FormRequest) (*mcp.ElicitR
 		}
 		switch err {
 		case nil:
-			return client.Accept(content), nil
+			return client.Accept(content)
 		case errDeclined:
 			return client.Decline(), nil
 		case errCancelled:
@@ -114,7 +114,7 @@ func (c *Console) field(ctx context.Context, f *form.Field) (form.Value, error) 
 
 // nameOf returns the name of a server in quotes. Quotes within the name are escaped.
 func nameOf(server mcp.Implementation) string {
-	name := client.Title(server.Title, server.Name)
+	name := client.Title(&server)
 	if runes := []rune(name); len(runes) > maxName {
 		name = string(runes[:maxName]) + "…"
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
-	forms "github.com/mcpwire/mcpwire/runtime/form"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/console"
@@ -28,8 +27,7 @@ func (c *Client) callInRounds(ctx context.Context, rec *trace.Recording, show *c
 		Input: client.Input{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
 			show.Line("the first round asks: %s", f.Message)
 			show.Line("the answer is: mp4")
-			value, err := forms.Of("mp4")
-			return client.Accept(map[string]forms.Value{"format": value}), err
+			return client.Accept(map[string]any{"format": "mp4"})
 		}},
 	})
 	if err != nil {

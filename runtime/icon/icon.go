@@ -1,4 +1,10 @@
-package client
+// Package icon fetches the icons that servers name for themselves, their tools and the rest, and
+// chooses the one to show (MCP, "Icons").
+//
+// A server may name any URL. [Fetcher] fetches from the server's own origin and from public
+// addresses of trusted hosts, sends no credentials, and returns only pictures whose type and size
+// it has checked.
+package icon
 
 import (
 	"bytes"
@@ -33,17 +39,11 @@ const (
 	maxFrames    = 100     // of an animation
 )
 
-// Picture is the image of an icon.
-type Picture struct {
-	MIMEType string // image/png, image/jpeg, image/webp or image/svg+xml, detected from Data
-	Data     []byte
-}
-
-// Icons fetches icons. The zero value fetches only icons in data URIs. It is safe for concurrent
+// Fetcher fetches icons. The zero value fetches only icons in data URIs. It is safe for concurrent
 // use.
-type Icons struct {
-	// Server is a URL of the server that the icons belong to. Icons are fetched from its origin.
-	// Empty means that no icons are fetched from the server.
+type Fetcher struct {
+	// Server is a URL of the server that the icons belong to, such as that of client.Dial. Icons are
+	// fetched from its origin. Empty means that no icons are fetched from the server.
 	Server string
 
 	// Hosts are further hosts, such as "icons.example.com", from which icons are fetched. They must
@@ -58,21 +58,16 @@ type Icons struct {
 	Transport http.RoundTripper
 }
 
-// Icons returns an [Icons] for the server's icons: from its own origin if the client is connected
-// by [Dial], and from hosts.
-func (c *Client) Icons(hosts ...string) *Icons { return &Icons{Server: c.origin, Hosts: hosts} }
-
-// Fetch returns the picture at the source of an icon, which is an https or a data URI. It fails for
-// any other scheme, for hosts that Icons does not admit, and if a redirect leads to another origin.
-// It fails for more than 1 MiB, 4096 pixels on a side or 100 frames. It fails if the data is not of
-// a type that [Picture] lists, regardless of its declared type. An SVG picture may contain scripts:
-// draw it where they do not run (MCP, "Icons").
-func (f *Icons) Fetch(ctx context.Context, src string) (*Picture, error) {
+// Fetch returns the picture at the source of an icon, which is an https or a data URI, and its type,
+// which it detects from the data: image/png, image/jpeg, image/webp or image/svg+xml. It fails for
+// data of other types, for other schemes, for hosts that f does not admit, and if a redirect leads
+// to another origin. It fails for more than 1 MiB, 4096 pixels on a side or 100 frames. An SVG
+// picture may contain scripts: draw it where they do not run (MCP, "Icons").
+func (f *Fetcher) Fetch(ctx context.Context, src string) (mimeType string, data []byte, err error) {
 	u, err := url.Parse(src)
 	if err != nil {
-		return nil, errors.New("client: icon: malformed URI")
+		return "", nil, errors.New("icon: malformed URI")
 	}
-	var data []byte
 	switch u.Scheme {
 	case "data":
 		data, err = dataOf(src)
@@ -84,21 +79,21 @@ func (f *Icons) Fetch(ctx context.Context, src string) (*Picture, error) {
 	if err == nil && len(data) > maxIcon {
 		err = fmt.Errorf("more than %d bytes", maxIcon)
 	}
-	kind := pictureType(data)
-	if err == nil && kind == "" {
+	mimeType = pictureType(data)
+	if err == nil && mimeType == "" {
 		err = errors.New("picture type is not supported")
 	}
 	if err == nil {
-		err = checkSize(kind, data)
+		err = checkSize(mimeType, data)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("client: icon: %w", err)
+		return "", nil, fmt.Errorf("icon: %w", err)
 	}
-	return &Picture{kind, data}, nil
+	return mimeType, data, nil
 }
 
 // client returns an HTTP client for the host of u, or an error if f does not admit the host.
-func (f *Icons) client(u *url.URL) (*http.Client, error) {
+func (f *Fetcher) client(u *url.URL) (*http.Client, error) {
 	c := &http.Client{Transport: f.Transport}
 	server, err := url.Parse(f.Server)
 	switch {
@@ -157,7 +152,7 @@ func sameHost(a, b string) bool {
 }
 
 // get fetches the data at an https URL.
-func (f *Icons) get(ctx context.Context, u *url.URL) ([]byte, error) {
+func (f *Fetcher) get(ctx context.Context, u *url.URL) ([]byte, error) {
 	c, err := f.client(u)
 	if err != nil {
 		return nil, err
@@ -189,11 +184,11 @@ func (f *Icons) get(ctx context.Context, u *url.URL) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(resp.Body, maxIcon+1))
 }
 
-// PickIcon returns the best icon for a square of size pixels on a background of the given theme, or
+// Pick returns the best icon for a square of size pixels on a background of the given theme, or
 // nil if there are no icons. It prefers an icon for the theme, or for any theme, to one for the
 // other theme. Among those it prefers a scalable icon or one of the exact size, then the next
 // larger one, then smaller ones. Size 0 means the largest, and theme "" means any.
-func PickIcon(icons []mcp.Icon, size int, theme mcp.IconTheme) *mcp.Icon {
+func Pick(icons []mcp.Icon, size int, theme mcp.IconTheme) *mcp.Icon {
 	var best *mcp.Icon
 	var least int
 	for i := range icons {

@@ -1,4 +1,4 @@
-package client_test
+package icon_test
 
 import (
 	"encoding/base64"
@@ -12,11 +12,11 @@ import (
 	"testing"
 
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/icon"
 )
 
 // Pictures with just the bytes needed to detect their type. Packages image/png and image/jpeg are
-// not imported for encoding: they would register the decoders that package client must register
+// not imported for encoding: they would register the decoders that package icon must register
 // itself.
 var (
 	png  = large(1, 1)
@@ -82,7 +82,7 @@ func TestFetchRejectsUnsafeIcons(t *testing.T) {
 		}
 	}))
 	defer s.Close()
-	icons := client.Icons{Server: s.URL + "/mcp", Transport: s.Client().Transport}
+	icons := icon.Fetcher{Server: s.URL + "/mcp", Transport: s.Client().Transport}
 	base := func(text string) string {
 		return "data:image/gif;base64," + base64.StdEncoding.EncodeToString([]byte(text))
 	}
@@ -131,13 +131,13 @@ func TestFetchRejectsUnsafeIcons(t *testing.T) {
 		{"data:image/png", ""},
 		{base(png + strings.Repeat("x", 1<<20)), ""},
 	} {
-		p, err := icons.Fetch(t.Context(), test.src)
+		kind, data, err := icons.Fetch(t.Context(), test.src)
 		name := test.src[:min(len(test.src), 60)]
 		switch {
 		case test.want == "" && err == nil:
-			t.Errorf("%s: got a %s", name, p.MIMEType)
-		case test.want != "" && (err != nil || p.MIMEType != test.want || len(p.Data) == 0):
-			t.Errorf("%s: got %v, %v", name, p, err)
+			t.Errorf("%s: got a %s", name, kind)
+		case test.want != "" && (err != nil || kind != test.want || len(data) == 0):
+			t.Errorf("%s: got %q with %d bytes, %v", name, kind, len(data), err)
 		}
 	}
 }
@@ -160,41 +160,41 @@ func TestIconsComeFromTrustedHosts(t *testing.T) {
 	own := s.Client().Transport
 	for _, test := range []struct {
 		name  string
-		icons client.Icons
+		icons icon.Fetcher
 		fault string
 	}{
-		{"no host", client.Icons{Transport: own}, "is neither that of the server nor a trusted one"},
-		{"another server", client.Icons{Server: "https://x.example/mcp", Transport: own}, "is neither"},
-		{"another port", client.Icons{Server: "https://127.0.0.1:1/mcp", Transport: own}, "is neither"},
-		{"another scheme", client.Icons{Server: "http://" + u.Host, Transport: own}, "is neither"},
-		{"the server", client.Icons{Server: s.URL, Transport: own}, ""},
-		{"a trusted host", client.Icons{Hosts: []string{u.Host}, Transport: own}, ""},
-		{"a trusted host on this machine", client.Icons{Hosts: []string{u.Host}}, "address 127.0.0.1 is not public"},
+		{"no host", icon.Fetcher{Transport: own}, "is neither that of the server nor a trusted one"},
+		{"another server", icon.Fetcher{Server: "https://x.example/mcp", Transport: own}, "is neither"},
+		{"another port", icon.Fetcher{Server: "https://127.0.0.1:1/mcp", Transport: own}, "is neither"},
+		{"another scheme", icon.Fetcher{Server: "http://" + u.Host, Transport: own}, "is neither"},
+		{"the server", icon.Fetcher{Server: s.URL, Transport: own}, ""},
+		{"a trusted host", icon.Fetcher{Hosts: []string{u.Host}, Transport: own}, ""},
+		{"a trusted host on this machine", icon.Fetcher{Hosts: []string{u.Host}}, "address 127.0.0.1 is not public"},
 	} {
 		visits = 0
-		_, err := test.icons.Fetch(t.Context(), s.URL+"/icon.png")
+		_, _, err := test.icons.Fetch(t.Context(), s.URL+"/icon.png")
 		if test.fault == "" && (err != nil || visits != 1) || test.fault != "" && (err == nil || !strings.Contains(err.Error(), test.fault) || visits != 0) {
 			t.Errorf("%s: %d visits, %v", test.name, visits, err)
 		}
 	}
 	for _, host := range []string{"10.1.2.3", "192.168.0.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "[::1]", "[fd00::1]", "[fe80::1]", "[::ffff:127.0.0.1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "[::7f00:1]", "0.1.2.3", "198.18.0.1", "224.0.0.1", "255.255.255.255"} {
-		icons := client.Icons{Hosts: []string{host + ":443"}}
-		if _, err := icons.Fetch(t.Context(), "https://"+host+"/icon.png"); err == nil || !strings.Contains(err.Error(), "is not public") {
+		icons := icon.Fetcher{Hosts: []string{host + ":443"}}
+		if _, _, err := icons.Fetch(t.Context(), "https://"+host+"/icon.png"); err == nil || !strings.Contains(err.Error(), "is not public") {
 			t.Errorf("%s: %v", host, err)
 		}
 	}
 }
 
 // Proves ICON-06.
-func TestPickIconBySizeAndTheme(t *testing.T) {
-	icon := func(src string, theme mcp.IconTheme, sizes ...string) mcp.Icon {
+func TestPickBySizeAndTheme(t *testing.T) {
+	named := func(src string, theme mcp.IconTheme, sizes ...string) mcp.Icon {
 		i := mcp.Icon{Src: src, Sizes: sizes}
 		if theme != "" {
 			i.Theme = &theme
 		}
 		return i
 	}
-	icons := []mcp.Icon{icon("small", "", "16x16"), icon("dark", "dark", "48x48"), icon("light", "light", "48x48", "24x24"), icon("large", "", "512X256"), icon("odd", "", "x", "-1x-1", "9999999999x1")}
+	icons := []mcp.Icon{named("small", "", "16x16"), named("dark", "dark", "48x48"), named("light", "light", "48x48", "24x24"), named("large", "", "512X256"), named("odd", "", "x", "-1x-1", "9999999999x1")}
 	for _, test := range []struct {
 		size  int
 		theme mcp.IconTheme
@@ -203,17 +203,17 @@ func TestPickIconBySizeAndTheme(t *testing.T) {
 		{16, "", "small"}, {48, "dark", "dark"}, {48, "light", "light"}, {20, "light", "light"}, {20, "dark", "dark"},
 		{100, "", "large"}, {1000, "", "large"}, {0, "", "large"}, {0, "dark", "large"},
 	} {
-		if got := client.PickIcon(icons, test.size, test.theme); got == nil || got.Src != test.want {
+		if got := icon.Pick(icons, test.size, test.theme); got == nil || got.Src != test.want {
 			t.Errorf("%d %s: got %+v, want %s", test.size, test.theme, got, test.want)
 		}
 	}
-	if got := client.PickIcon(append(icons, icon("any", "", "any")), 48, "dark"); got.Src != "dark" {
+	if got := icon.Pick(append(icons, named("any", "", "any")), 48, "dark"); got.Src != "dark" {
 		t.Errorf("got %s, want the first exact match", got.Src)
 	}
-	if got := client.PickIcon(append(icons, icon("any", "", "any")), 100, ""); got.Src != "any" {
+	if got := icon.Pick(append(icons, named("any", "", "any")), 100, ""); got.Src != "any" {
 		t.Errorf("got %s, want the scalable icon", got.Src)
 	}
-	if client.PickIcon(nil, 1, "") != nil {
-		t.Error("PickIcon(nil) returned an icon")
+	if icon.Pick(nil, 1, "") != nil {
+		t.Error("Pick(nil) returned an icon")
 	}
 }

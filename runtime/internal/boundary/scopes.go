@@ -1,4 +1,4 @@
-package auth
+package boundary
 
 import (
 	"fmt"
