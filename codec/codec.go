@@ -7,11 +7,6 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
-// GeneratedVersion2 is referenced by generated code that needs this version of the package. A
-// later, incompatible version of the package has another name, so that a mismatch is a compile
-// error.
-const GeneratedVersion2 = true
-
 // Decoder is a type that decodes itself. DecodeJSON reads the next value of r and overwrites the
 // former contents of the Decoder. It reports a failure with [wire.Reader.Fail].
 type Decoder interface {

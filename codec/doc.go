@@ -12,7 +12,7 @@
 // array, a string, a number, true, false or null. An object has members, each with a name and a
 // value; an array has elements. A scalar is a string, a number or a boolean. Raw means JSON text
 // that was checked but not decoded. An unknown member is one whose name the Go type does not know;
-// it is kept raw in an [Extra]. The Extra also keeps known members whose value the type cannot
+// it is kept raw in a [wire.Extra]. It also keeps known members whose value the type cannot
 // hold. A malformed text breaks a rule of this package for every type. A well-formed text may still
 // have the wrong shape for one type.
 //
@@ -52,6 +52,6 @@
 //
 // # Concurrency
 //
-// All functions and values of this package are safe for concurrent use. That includes an [Extra],
+// All functions and values of this package are safe for concurrent use. That includes a [wire.Extra],
 // as long as no goroutine changes the variable.
 package codec

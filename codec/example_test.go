@@ -12,7 +12,7 @@ import (
 type point struct {
 	X, Y  int64
 	Label *string
-	Extra codec.Extra // unknown members, and values that do not fit a field
+	Extra wire.Extra // unknown members, and values that do not fit a field
 }
 
 var pointMembers = wire.Members{Names: []string{`"x":`, `"y":`, `"label":`}}

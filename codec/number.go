@@ -69,15 +69,18 @@ func (n Number) scan() (text []byte, digits, ok bool) {
 	return text, digits, err == nil && end == len(text)
 }
 
-// DecodeJSON reads the number.
-func (n *Number) DecodeJSON(r *wire.Reader) { *n = Number(r.Number()) }
-
-// EncodeJSON writes the number. It fails with [ErrNoValue] if n is empty, and with [ErrSyntax] if
+// MarshalJSON returns the number. It fails with [ErrNoValue] if n is empty, and with [ErrSyntax] if
 // it is no JSON number.
-func (n Number) EncodeJSON(w *wire.Writer) { w.Number(string(n)) }
+func (n Number) MarshalJSON() ([]byte, error) {
+	return MarshalFunc(func(w *wire.Writer) { w.Number(string(n)) })
+}
 
-// MarshalJSON is EncodeJSON for encoding/json.
-func (n Number) MarshalJSON() ([]byte, error) { return Marshal(n) }
-
-// UnmarshalJSON is DecodeJSON for encoding/json.
-func (n *Number) UnmarshalJSON(data []byte) error { return Unmarshal(data, n) }
+// UnmarshalJSON reads a number.
+func (n *Number) UnmarshalJSON(data []byte) error {
+	read, err := UnmarshalFunc(data, func(r *wire.Reader) Number { return Number(r.Number()) })
+	if err != nil {
+		return err
+	}
+	*n = read
+	return nil
+}

@@ -35,7 +35,7 @@ func AllowSize(text []byte) []Option {
 func MaxString(n int) Option { return func(l *wire.Limits) { l.String = n } }
 
 // NoCopy makes raw values share the memory of the input: fields of type [encoding/json.RawMessage],
-// the members in an [Extra], and variants that a union does not know. Strings, numbers and errors
+// the members in a [wire.Extra], and variants that a union does not know. Strings, numbers and errors
 // are still copied.
 //
 // The caller must not change the input while a value decoded from it is in use: a change would show

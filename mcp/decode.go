@@ -25,7 +25,7 @@ var membersOfAnnotated = wire.Members{Names: []string{`"annotations":`}, ID: 312
 // field, go to x.Extra.
 func (x *Annotated) DecodeJSON(r *wire.Reader) {
 	*x = Annotated{}
-	o := r.Enter(&membersOfAnnotated, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfAnnotated, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // annotations
@@ -45,7 +45,7 @@ var membersOfAnnotatedAnnotations = wire.Members{
 // field, go to x.Extra.
 func (x *AnnotatedAnnotations) DecodeJSON(r *wire.Reader) {
 	*x = AnnotatedAnnotations{}
-	o := r.Enter(&membersOfAnnotatedAnnotations, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfAnnotatedAnnotations, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // audience
@@ -67,7 +67,7 @@ var membersOfAnnotations = wire.Members{
 // field, go to x.Extra.
 func (x *Annotations) DecodeJSON(r *wire.Reader) {
 	*x = Annotations{}
-	o := r.Enter(&membersOfAnnotations, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfAnnotations, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // audience
@@ -91,7 +91,7 @@ var membersOfAudioContent = wire.Members{
 // field, go to x.Extra.
 func (x *AudioContent) DecodeJSON(r *wire.Reader) {
 	*x = AudioContent{}
-	o := r.Enter(&membersOfAudioContent, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfAudioContent, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // data
@@ -117,7 +117,7 @@ var membersOfBaseMetadata = wire.Members{Names: []string{`"name":`, `"title":`},
 // field, go to x.Extra.
 func (x *BaseMetadata) DecodeJSON(r *wire.Reader) {
 	*x = BaseMetadata{}
-	o := r.Enter(&membersOfBaseMetadata, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfBaseMetadata, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // name
@@ -140,7 +140,7 @@ var membersOfBlobResourceContents = wire.Members{
 // field, go to x.Extra.
 func (x *BlobResourceContents) DecodeJSON(r *wire.Reader) {
 	*x = BlobResourceContents{}
-	o := r.Enter(&membersOfBlobResourceContents, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfBlobResourceContents, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // blob
@@ -167,7 +167,7 @@ var membersOfBooleanSchema = wire.Members{
 // field, go to x.Extra.
 func (x *BooleanSchema) DecodeJSON(r *wire.Reader) {
 	*x = BooleanSchema{}
-	o := r.Enter(&membersOfBooleanSchema, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfBooleanSchema, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // type
@@ -194,7 +194,7 @@ var membersOfCacheableResult = wire.Members{
 // field, go to x.Extra.
 func (x *CacheableResult) DecodeJSON(r *wire.Reader) {
 	*x = CacheableResult{}
-	o := r.Enter(&membersOfCacheableResult, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfCacheableResult, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // cacheScope
@@ -221,7 +221,7 @@ var membersOfCallToolRequestParams = wire.Members{
 // field, go to x.Extra.
 func (x *CallToolRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = CallToolRequestParams{}
-	o := r.Enter(&membersOfCallToolRequestParams, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfCallToolRequestParams, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // name
@@ -253,7 +253,7 @@ var membersOfCallToolResult = wire.Members{
 // field, go to x.Extra.
 func (x *CallToolResult) DecodeJSON(r *wire.Reader) {
 	*x = CallToolResult{}
-	o := r.Enter(&membersOfCallToolResult, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfCallToolResult, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // content
@@ -279,7 +279,7 @@ var membersOfCancelTaskRequestParams = wire.Members{Names: []string{`"taskId":`}
 // field, go to x.Extra.
 func (x *CancelTaskRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = CancelTaskRequestParams{}
-	o := r.Enter(&membersOfCancelTaskRequestParams, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfCancelTaskRequestParams, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // taskId
@@ -301,7 +301,7 @@ var membersOfCancelTaskResult = wire.Members{
 // field, go to x.Extra.
 func (x *CancelTaskResult) DecodeJSON(r *wire.Reader) {
 	*x = CancelTaskResult{}
-	o := r.Enter(&membersOfCancelTaskResult, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfCancelTaskResult, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
@@ -338,7 +338,7 @@ var membersOfCancelledNotificationParams = wire.Members{
 // field, go to x.Extra.
 func (x *CancelledNotificationParams) DecodeJSON(r *wire.Reader) {
 	*x = CancelledNotificationParams{}
-	o := r.Enter(&membersOfCancelledNotificationParams, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfCancelledNotificationParams, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // _meta
@@ -362,7 +362,7 @@ var membersOfClientCapabilities = wire.Members{
 // field, go to x.Extra.
 func (x *ClientCapabilities) DecodeJSON(r *wire.Reader) {
 	*x = ClientCapabilities{}
-	o := r.Enter(&membersOfClientCapabilities, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfClientCapabilities, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // elicitation
@@ -392,7 +392,7 @@ var membersOfClientCapabilitiesElicitation = wire.Members{
 // field, go to x.Extra.
 func (x *ClientCapabilitiesElicitation) DecodeJSON(r *wire.Reader) {
 	*x = ClientCapabilitiesElicitation{}
-	o := r.Enter(&membersOfClientCapabilitiesElicitation, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfClientCapabilitiesElicitation, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // form
@@ -411,7 +411,7 @@ var membersOfClientCapabilitiesRoots = wire.Members{Names: []string{`"listChange
 // field, go to x.Extra.
 func (x *ClientCapabilitiesRoots) DecodeJSON(r *wire.Reader) {
 	*x = ClientCapabilitiesRoots{}
-	o := r.Enter(&membersOfClientCapabilitiesRoots, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfClientCapabilitiesRoots, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // listChanged
@@ -431,7 +431,7 @@ var membersOfClientCapabilitiesSampling = wire.Members{
 // field, go to x.Extra.
 func (x *ClientCapabilitiesSampling) DecodeJSON(r *wire.Reader) {
 	*x = ClientCapabilitiesSampling{}
-	o := r.Enter(&membersOfClientCapabilitiesSampling, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfClientCapabilitiesSampling, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // context
@@ -453,7 +453,7 @@ var membersOfClientCapabilitiesTasks = wire.Members{
 // field, go to x.Extra.
 func (x *ClientCapabilitiesTasks) DecodeJSON(r *wire.Reader) {
 	*x = ClientCapabilitiesTasks{}
-	o := r.Enter(&membersOfClientCapabilitiesTasks, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfClientCapabilitiesTasks, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // cancel
@@ -477,7 +477,7 @@ var membersOfClientCapabilitiesTasksRequests = wire.Members{
 // field, go to x.Extra.
 func (x *ClientCapabilitiesTasksRequests) DecodeJSON(r *wire.Reader) {
 	*x = ClientCapabilitiesTasksRequests{}
-	o := r.Enter(&membersOfClientCapabilitiesTasksRequests, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfClientCapabilitiesTasksRequests, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // elicitation
@@ -499,7 +499,7 @@ var membersOfClientCapabilitiesTasksRequestsElicitation = wire.Members{
 // field, go to x.Extra.
 func (x *ClientCapabilitiesTasksRequestsElicitation) DecodeJSON(r *wire.Reader) {
 	*x = ClientCapabilitiesTasksRequestsElicitation{}
-	o := r.Enter(&membersOfClientCapabilitiesTasksRequestsElicitation, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfClientCapabilitiesTasksRequestsElicitation, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // create
@@ -519,7 +519,7 @@ var membersOfClientCapabilitiesTasksRequestsSampling = wire.Members{
 // field, go to x.Extra.
 func (x *ClientCapabilitiesTasksRequestsSampling) DecodeJSON(r *wire.Reader) {
 	*x = ClientCapabilitiesTasksRequestsSampling{}
-	o := r.Enter(&membersOfClientCapabilitiesTasksRequestsSampling, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfClientCapabilitiesTasksRequestsSampling, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createMessage
@@ -539,7 +539,7 @@ var membersOfCompleteRequestParams = wire.Members{
 // field, go to x.Extra.
 func (x *CompleteRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = CompleteRequestParams{}
-	o := r.Enter(&membersOfCompleteRequestParams, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfCompleteRequestParams, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // argument
@@ -566,7 +566,7 @@ var membersOfCompleteRequestParamsArgument = wire.Members{
 // field, go to x.Extra.
 func (x *CompleteRequestParamsArgument) DecodeJSON(r *wire.Reader) {
 	*x = CompleteRequestParamsArgument{}
-	o := r.Enter(&membersOfCompleteRequestParamsArgument, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfCompleteRequestParamsArgument, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // name
@@ -586,7 +586,7 @@ var membersOfCompleteRequestParamsContext = wire.Members{Names: []string{`"argum
 // field, go to x.Extra.
 func (x *CompleteRequestParamsContext) DecodeJSON(r *wire.Reader) {
 	*x = CompleteRequestParamsContext{}
-	o := r.Enter(&membersOfCompleteRequestParamsContext, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfCompleteRequestParamsContext, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // arguments
@@ -606,7 +606,7 @@ var membersOfCompleteResult = wire.Members{
 // field, go to x.Extra.
 func (x *CompleteResult) DecodeJSON(r *wire.Reader) {
 	*x = CompleteResult{}
-	o := r.Enter(&membersOfCompleteResult, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfCompleteResult, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // completion
@@ -631,7 +631,7 @@ var membersOfCompleteResultCompletion = wire.Members{
 // field, go to x.Extra.
 func (x *CompleteResultCompletion) DecodeJSON(r *wire.Reader) {
 	*x = CompleteResultCompletion{}
-	o := r.Enter(&membersOfCompleteResultCompletion, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfCompleteResultCompletion, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // values
@@ -656,7 +656,7 @@ var membersOfCreateMessageRequest = wire.Members{
 // field, go to x.Extra.
 func (x *CreateMessageRequest) DecodeJSON(r *wire.Reader) {
 	*x = CreateMessageRequest{}
-	o := r.Enter(&membersOfCreateMessageRequest, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfCreateMessageRequest, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // method
@@ -683,7 +683,7 @@ var membersOfCreateMessageRequestParams = wire.Members{
 // field, go to x.Extra.
 func (x *CreateMessageRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = CreateMessageRequestParams{}
-	o := r.Enter(&membersOfCreateMessageRequestParams, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfCreateMessageRequestParams, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // maxTokens
@@ -726,7 +726,7 @@ var membersOfCreateMessageResult = wire.Members{
 // field, go to x.Extra.
 func (x *CreateMessageResult) DecodeJSON(r *wire.Reader) {
 	*x = CreateMessageResult{}
-	o := r.Enter(&membersOfCreateMessageResult, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfCreateMessageResult, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // content
@@ -752,7 +752,7 @@ var membersOfCreateTaskResult = wire.Members{Names: []string{`"task":`, `"_meta"
 // field, go to x.Extra.
 func (x *CreateTaskResult) DecodeJSON(r *wire.Reader) {
 	*x = CreateTaskResult{}
-	o := r.Enter(&membersOfCreateTaskResult, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfCreateTaskResult, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // task
@@ -775,7 +775,7 @@ var membersOfDiscoverResult = wire.Members{
 // field, go to x.Extra.
 func (x *DiscoverResult) DecodeJSON(r *wire.Reader) {
 	*x = DiscoverResult{}
-	o := r.Enter(&membersOfDiscoverResult, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfDiscoverResult, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // cacheScope
@@ -808,7 +808,7 @@ var membersOfElicitRequest = wire.Members{
 // field, go to x.Extra.
 func (x *ElicitRequest) DecodeJSON(r *wire.Reader) {
 	*x = ElicitRequest{}
-	o := r.Enter(&membersOfElicitRequest, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfElicitRequest, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // method
@@ -835,7 +835,7 @@ var membersOfElicitRequestFormParams = wire.Members{
 // field, go to x.Extra.
 func (x *ElicitRequestFormParams) DecodeJSON(r *wire.Reader) {
 	*x = ElicitRequestFormParams{}
-	o := r.Enter(&membersOfElicitRequestFormParams, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfElicitRequestFormParams, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // message
@@ -864,7 +864,7 @@ var membersOfElicitRequestFormParamsRequestedSchema = wire.Members{
 // field, go to x.Extra.
 func (x *ElicitRequestFormParamsRequestedSchema) DecodeJSON(r *wire.Reader) {
 	*x = ElicitRequestFormParamsRequestedSchema{}
-	o := r.Enter(&membersOfElicitRequestFormParamsRequestedSchema, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfElicitRequestFormParamsRequestedSchema, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // properties
@@ -891,7 +891,7 @@ var membersOfElicitRequestURLParams = wire.Members{
 // field, go to x.Extra.
 func (x *ElicitRequestURLParams) DecodeJSON(r *wire.Reader) {
 	*x = ElicitRequestURLParams{}
-	o := r.Enter(&membersOfElicitRequestURLParams, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfElicitRequestURLParams, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // message
@@ -922,7 +922,7 @@ var membersOfElicitResult = wire.Members{
 // field, go to x.Extra.
 func (x *ElicitResult) DecodeJSON(r *wire.Reader) {
 	*x = ElicitResult{}
-	o := r.Enter(&membersOfElicitResult, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfElicitResult, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // action
@@ -947,7 +947,7 @@ var membersOfElicitationCompleteNotificationParams = wire.Members{
 // field, go to x.Extra.
 func (x *ElicitationCompleteNotificationParams) DecodeJSON(r *wire.Reader) {
 	*x = ElicitationCompleteNotificationParams{}
-	o := r.Enter(&membersOfElicitationCompleteNotificationParams, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfElicitationCompleteNotificationParams, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // elicitationId
@@ -968,7 +968,7 @@ var membersOfEmbeddedResource = wire.Members{
 // field, go to x.Extra.
 func (x *EmbeddedResource) DecodeJSON(r *wire.Reader) {
 	*x = EmbeddedResource{}
-	o := r.Enter(&membersOfEmbeddedResource, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfEmbeddedResource, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // resource
@@ -996,7 +996,7 @@ var membersOfError = wire.Members{
 // field, go to x.Extra.
 func (x *Error) DecodeJSON(r *wire.Reader) {
 	*x = Error{}
-	o := r.Enter(&membersOfError, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfError, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // code
@@ -1021,7 +1021,7 @@ var membersOfGetPromptRequestParams = wire.Members{
 // field, go to x.Extra.
 func (x *GetPromptRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = GetPromptRequestParams{}
-	o := r.Enter(&membersOfGetPromptRequestParams, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfGetPromptRequestParams, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // name
@@ -1050,7 +1050,7 @@ var membersOfGetPromptResult = wire.Members{
 // field, go to x.Extra.
 func (x *GetPromptResult) DecodeJSON(r *wire.Reader) {
 	*x = GetPromptResult{}
-	o := r.Enter(&membersOfGetPromptResult, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfGetPromptResult, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // messages
@@ -1074,7 +1074,7 @@ var membersOfGetTaskPayloadRequestParams = wire.Members{Names: []string{`"taskId
 // field, go to x.Extra.
 func (x *GetTaskPayloadRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = GetTaskPayloadRequestParams{}
-	o := r.Enter(&membersOfGetTaskPayloadRequestParams, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfGetTaskPayloadRequestParams, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // taskId
@@ -1092,7 +1092,7 @@ var membersOfGetTaskPayloadResult = wire.Members{Names: []string{`"_meta":`}, ID
 // field, go to x.Extra.
 func (x *GetTaskPayloadResult) DecodeJSON(r *wire.Reader) {
 	*x = GetTaskPayloadResult{}
-	o := r.Enter(&membersOfGetTaskPayloadResult, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfGetTaskPayloadResult, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // _meta
@@ -1109,7 +1109,7 @@ var membersOfGetTaskRequestParams = wire.Members{Names: []string{`"taskId":`}, I
 // field, go to x.Extra.
 func (x *GetTaskRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = GetTaskRequestParams{}
-	o := r.Enter(&membersOfGetTaskRequestParams, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfGetTaskRequestParams, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // taskId
@@ -1131,7 +1131,7 @@ var membersOfGetTaskResult = wire.Members{
 // field, go to x.Extra.
 func (x *GetTaskResult) DecodeJSON(r *wire.Reader) {
 	*x = GetTaskResult{}
-	o := r.Enter(&membersOfGetTaskResult, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfGetTaskResult, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
@@ -1168,7 +1168,7 @@ var membersOfIcon = wire.Members{
 // field, go to x.Extra.
 func (x *Icon) DecodeJSON(r *wire.Reader) {
 	*x = Icon{}
-	o := r.Enter(&membersOfIcon, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfIcon, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // src
@@ -1192,7 +1192,7 @@ var membersOfIcons = wire.Members{Names: []string{`"icons":`}, ID: 11481}
 // field, go to x.Extra.
 func (x *Icons) DecodeJSON(r *wire.Reader) {
 	*x = Icons{}
-	o := r.Enter(&membersOfIcons, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfIcons, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // icons
@@ -1212,7 +1212,7 @@ var membersOfImageContent = wire.Members{
 // field, go to x.Extra.
 func (x *ImageContent) DecodeJSON(r *wire.Reader) {
 	*x = ImageContent{}
-	o := r.Enter(&membersOfImageContent, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfImageContent, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // data
@@ -1241,7 +1241,7 @@ var membersOfImplementation = wire.Members{
 // field, go to x.Extra.
 func (x *Implementation) DecodeJSON(r *wire.Reader) {
 	*x = Implementation{}
-	o := r.Enter(&membersOfImplementation, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfImplementation, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // name
@@ -1272,7 +1272,7 @@ var membersOfInitializeRequestParams = wire.Members{
 // field, go to x.Extra.
 func (x *InitializeRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = InitializeRequestParams{}
-	o := r.Enter(&membersOfInitializeRequestParams, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfInitializeRequestParams, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // capabilities
@@ -1299,7 +1299,7 @@ var membersOfInitializeResult = wire.Members{
 // field, go to x.Extra.
 func (x *InitializeResult) DecodeJSON(r *wire.Reader) {
 	*x = InitializeResult{}
-	o := r.Enter(&membersOfInitializeResult, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfInitializeResult, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // capabilities
@@ -1328,7 +1328,7 @@ var membersOfInputRequiredResult = wire.Members{
 // field, go to x.Extra.
 func (x *InputRequiredResult) DecodeJSON(r *wire.Reader) {
 	*x = InputRequiredResult{}
-	o := r.Enter(&membersOfInputRequiredResult, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfInputRequiredResult, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // resultType
@@ -1355,7 +1355,7 @@ var membersOfInputResponseRequestParams = wire.Members{
 // field, go to x.Extra.
 func (x *InputResponseRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = InputResponseRequestParams{}
-	o := r.Enter(&membersOfInputResponseRequestParams, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfInputResponseRequestParams, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // _meta
@@ -1380,7 +1380,7 @@ var membersOfLegacyTitledEnumSchema = wire.Members{
 // field, go to x.Extra.
 func (x *LegacyTitledEnumSchema) DecodeJSON(r *wire.Reader) {
 	*x = LegacyTitledEnumSchema{}
-	o := r.Enter(&membersOfLegacyTitledEnumSchema, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfLegacyTitledEnumSchema, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // enum
@@ -1411,7 +1411,7 @@ var membersOfListPromptsResult = wire.Members{
 // field, go to x.Extra.
 func (x *ListPromptsResult) DecodeJSON(r *wire.Reader) {
 	*x = ListPromptsResult{}
-	o := r.Enter(&membersOfListPromptsResult, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfListPromptsResult, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // prompts
@@ -1442,7 +1442,7 @@ var membersOfListResourceTemplatesResult = wire.Members{
 // field, go to x.Extra.
 func (x *ListResourceTemplatesResult) DecodeJSON(r *wire.Reader) {
 	*x = ListResourceTemplatesResult{}
-	o := r.Enter(&membersOfListResourceTemplatesResult, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfListResourceTemplatesResult, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // resourceTemplates
@@ -1473,7 +1473,7 @@ var membersOfListResourcesResult = wire.Members{
 // field, go to x.Extra.
 func (x *ListResourcesResult) DecodeJSON(r *wire.Reader) {
 	*x = ListResourcesResult{}
-	o := r.Enter(&membersOfListResourcesResult, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfListResourcesResult, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // resources
@@ -1504,7 +1504,7 @@ var membersOfListRootsRequest = wire.Members{
 // field, go to x.Extra.
 func (x *ListRootsRequest) DecodeJSON(r *wire.Reader) {
 	*x = ListRootsRequest{}
-	o := r.Enter(&membersOfListRootsRequest, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfListRootsRequest, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // method
@@ -1528,7 +1528,7 @@ var membersOfListRootsResult = wire.Members{Names: []string{`"roots":`, `"_meta"
 // field, go to x.Extra.
 func (x *ListRootsResult) DecodeJSON(r *wire.Reader) {
 	*x = ListRootsResult{}
-	o := r.Enter(&membersOfListRootsResult, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfListRootsResult, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // roots
@@ -1551,7 +1551,7 @@ var membersOfListTasksResult = wire.Members{
 // field, go to x.Extra.
 func (x *ListTasksResult) DecodeJSON(r *wire.Reader) {
 	*x = ListTasksResult{}
-	o := r.Enter(&membersOfListTasksResult, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfListTasksResult, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // tasks
@@ -1576,7 +1576,7 @@ var membersOfListToolsResult = wire.Members{
 // field, go to x.Extra.
 func (x *ListToolsResult) DecodeJSON(r *wire.Reader) {
 	*x = ListToolsResult{}
-	o := r.Enter(&membersOfListToolsResult, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfListToolsResult, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // tools
@@ -1608,7 +1608,7 @@ var membersOfLoggingMessageNotificationParams = wire.Members{
 // field, go to x.Extra.
 func (x *LoggingMessageNotificationParams) DecodeJSON(r *wire.Reader) {
 	*x = LoggingMessageNotificationParams{}
-	o := r.Enter(&membersOfLoggingMessageNotificationParams, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfLoggingMessageNotificationParams, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // data
@@ -1632,7 +1632,7 @@ func (x *MetaObject) DecodeJSON(r *wire.Reader) {
 	*x = MetaObject{}
 	r.Object()
 	for _, ok := r.NextKey(); ok; _, ok = r.NextKey() {
-		r.Extra((*wire.Extra)(&x.Extra))
+		r.Extra(&x.Extra)
 	}
 }
 
@@ -1645,7 +1645,7 @@ var membersOfMissingRequiredClientCapabilityErrorData = wire.Members{
 // field, go to x.Extra.
 func (x *MissingRequiredClientCapabilityErrorData) DecodeJSON(r *wire.Reader) {
 	*x = MissingRequiredClientCapabilityErrorData{}
-	o := r.Enter(&membersOfMissingRequiredClientCapabilityErrorData, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfMissingRequiredClientCapabilityErrorData, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // requiredCapabilities
@@ -1663,7 +1663,7 @@ var membersOfModelHint = wire.Members{Names: []string{`"name":`}, ID: 53975}
 // field, go to x.Extra.
 func (x *ModelHint) DecodeJSON(r *wire.Reader) {
 	*x = ModelHint{}
-	o := r.Enter(&membersOfModelHint, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfModelHint, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // name
@@ -1683,7 +1683,7 @@ var membersOfModelPreferences = wire.Members{
 // field, go to x.Extra.
 func (x *ModelPreferences) DecodeJSON(r *wire.Reader) {
 	*x = ModelPreferences{}
-	o := r.Enter(&membersOfModelPreferences, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfModelPreferences, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // costPriority
@@ -1709,7 +1709,7 @@ var membersOfNotificationMetaObject = wire.Members{
 // field, go to x.Extra.
 func (x *NotificationMetaObject) DecodeJSON(r *wire.Reader) {
 	*x = NotificationMetaObject{}
-	o := r.Enter(&membersOfNotificationMetaObject, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfNotificationMetaObject, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // io.modelcontextprotocol/related-task
@@ -1728,7 +1728,7 @@ var membersOfNotificationParams = wire.Members{Names: []string{`"_meta":`}, ID: 
 // field, go to x.Extra.
 func (x *NotificationParams) DecodeJSON(r *wire.Reader) {
 	*x = NotificationParams{}
-	o := r.Enter(&membersOfNotificationParams, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfNotificationParams, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // _meta
@@ -1748,7 +1748,7 @@ var membersOfNumberSchema = wire.Members{
 // field, go to x.Extra.
 func (x *NumberSchema) DecodeJSON(r *wire.Reader) {
 	*x = NumberSchema{}
-	o := r.Enter(&membersOfNumberSchema, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfNumberSchema, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // type
@@ -1779,7 +1779,7 @@ var membersOfPaginatedRequestParams = wire.Members{
 // field, go to x.Extra.
 func (x *PaginatedRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = PaginatedRequestParams{}
-	o := r.Enter(&membersOfPaginatedRequestParams, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfPaginatedRequestParams, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // _meta
@@ -1801,7 +1801,7 @@ var membersOfPaginatedResult = wire.Members{
 // field, go to x.Extra.
 func (x *PaginatedResult) DecodeJSON(r *wire.Reader) {
 	*x = PaginatedResult{}
-	o := r.Enter(&membersOfPaginatedResult, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfPaginatedResult, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // _meta
@@ -1825,7 +1825,7 @@ var membersOfProgressNotificationParams = wire.Members{
 // field, go to x.Extra.
 func (x *ProgressNotificationParams) DecodeJSON(r *wire.Reader) {
 	*x = ProgressNotificationParams{}
-	o := r.Enter(&membersOfProgressNotificationParams, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfProgressNotificationParams, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // progress
@@ -1854,7 +1854,7 @@ var membersOfPrompt = wire.Members{
 // field, go to x.Extra.
 func (x *Prompt) DecodeJSON(r *wire.Reader) {
 	*x = Prompt{}
-	o := r.Enter(&membersOfPrompt, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfPrompt, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // name
@@ -1885,7 +1885,7 @@ var membersOfPromptArgument = wire.Members{
 // field, go to x.Extra.
 func (x *PromptArgument) DecodeJSON(r *wire.Reader) {
 	*x = PromptArgument{}
-	o := r.Enter(&membersOfPromptArgument, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfPromptArgument, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // name
@@ -1909,7 +1909,7 @@ var membersOfPromptMessage = wire.Members{Names: []string{`"content":`, `"role":
 // field, go to x.Extra.
 func (x *PromptMessage) DecodeJSON(r *wire.Reader) {
 	*x = PromptMessage{}
-	o := r.Enter(&membersOfPromptMessage, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfPromptMessage, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // content
@@ -1932,7 +1932,7 @@ var membersOfPromptReference = wire.Members{
 // field, go to x.Extra.
 func (x *PromptReference) DecodeJSON(r *wire.Reader) {
 	*x = PromptReference{}
-	o := r.Enter(&membersOfPromptReference, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfPromptReference, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // name
@@ -1957,7 +1957,7 @@ var membersOfReadResourceRequestParams = wire.Members{
 // field, go to x.Extra.
 func (x *ReadResourceRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = ReadResourceRequestParams{}
-	o := r.Enter(&membersOfReadResourceRequestParams, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfReadResourceRequestParams, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // uri
@@ -1984,7 +1984,7 @@ var membersOfReadResourceResult = wire.Members{
 // field, go to x.Extra.
 func (x *ReadResourceResult) DecodeJSON(r *wire.Reader) {
 	*x = ReadResourceResult{}
-	o := r.Enter(&membersOfReadResourceResult, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfReadResourceResult, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // contents
@@ -2010,7 +2010,7 @@ var membersOfRelatedTaskMetadata = wire.Members{Names: []string{`"taskId":`}, ID
 // field, go to x.Extra.
 func (x *RelatedTaskMetadata) DecodeJSON(r *wire.Reader) {
 	*x = RelatedTaskMetadata{}
-	o := r.Enter(&membersOfRelatedTaskMetadata, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfRelatedTaskMetadata, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // taskId
@@ -2031,7 +2031,7 @@ var membersOfRequestMetaObject = wire.Members{
 // field, go to x.Extra.
 func (x *RequestMetaObject) DecodeJSON(r *wire.Reader) {
 	*x = RequestMetaObject{}
-	o := r.Enter(&membersOfRequestMetaObject, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfRequestMetaObject, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // io.modelcontextprotocol/clientCapabilities
@@ -2058,7 +2058,7 @@ var membersOfRequestParams = wire.Members{Names: []string{`"_meta":`}, ID: 41264
 // field, go to x.Extra.
 func (x *RequestParams) DecodeJSON(r *wire.Reader) {
 	*x = RequestParams{}
-	o := r.Enter(&membersOfRequestParams, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfRequestParams, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // _meta
@@ -2078,7 +2078,7 @@ var membersOfResource = wire.Members{
 // field, go to x.Extra.
 func (x *Resource) DecodeJSON(r *wire.Reader) {
 	*x = Resource{}
-	o := r.Enter(&membersOfResource, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfResource, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // name
@@ -2115,7 +2115,7 @@ var membersOfResourceContents = wire.Members{
 // field, go to x.Extra.
 func (x *ResourceContents) DecodeJSON(r *wire.Reader) {
 	*x = ResourceContents{}
-	o := r.Enter(&membersOfResourceContents, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfResourceContents, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // uri
@@ -2140,7 +2140,7 @@ var membersOfResourceLink = wire.Members{
 // field, go to x.Extra.
 func (x *ResourceLink) DecodeJSON(r *wire.Reader) {
 	*x = ResourceLink{}
-	o := r.Enter(&membersOfResourceLink, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfResourceLink, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // name
@@ -2176,7 +2176,7 @@ var membersOfResourceRequestParams = wire.Members{Names: []string{`"uri":`, `"_m
 // field, go to x.Extra.
 func (x *ResourceRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = ResourceRequestParams{}
-	o := r.Enter(&membersOfResourceRequestParams, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfResourceRequestParams, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // uri
@@ -2199,7 +2199,7 @@ var membersOfResourceTemplate = wire.Members{
 // field, go to x.Extra.
 func (x *ResourceTemplate) DecodeJSON(r *wire.Reader) {
 	*x = ResourceTemplate{}
-	o := r.Enter(&membersOfResourceTemplate, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfResourceTemplate, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // name
@@ -2234,7 +2234,7 @@ var membersOfResourceTemplateReference = wire.Members{
 // field, go to x.Extra.
 func (x *ResourceTemplateReference) DecodeJSON(r *wire.Reader) {
 	*x = ResourceTemplateReference{}
-	o := r.Enter(&membersOfResourceTemplateReference, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfResourceTemplateReference, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // type
@@ -2257,7 +2257,7 @@ var membersOfResourceUpdatedNotificationParams = wire.Members{
 // field, go to x.Extra.
 func (x *ResourceUpdatedNotificationParams) DecodeJSON(r *wire.Reader) {
 	*x = ResourceUpdatedNotificationParams{}
-	o := r.Enter(&membersOfResourceUpdatedNotificationParams, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfResourceUpdatedNotificationParams, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // uri
@@ -2277,7 +2277,7 @@ var membersOfResult = wire.Members{Names: []string{`"_meta":`, `"resultType":`},
 // field, go to x.Extra.
 func (x *Result) DecodeJSON(r *wire.Reader) {
 	*x = Result{}
-	o := r.Enter(&membersOfResult, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfResult, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // _meta
@@ -2299,7 +2299,7 @@ var membersOfResultMetaObject = wire.Members{
 // field, go to x.Extra.
 func (x *ResultMetaObject) DecodeJSON(r *wire.Reader) {
 	*x = ResultMetaObject{}
-	o := r.Enter(&membersOfResultMetaObject, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfResultMetaObject, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // io.modelcontextprotocol/model-immediate-response
@@ -2320,7 +2320,7 @@ var membersOfRoot = wire.Members{Names: []string{`"uri":`, `"_meta":`, `"name":`
 // field, go to x.Extra.
 func (x *Root) DecodeJSON(r *wire.Reader) {
 	*x = Root{}
-	o := r.Enter(&membersOfRoot, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfRoot, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // uri
@@ -2345,7 +2345,7 @@ var membersOfSamplingMessage = wire.Members{
 // field, go to x.Extra.
 func (x *SamplingMessage) DecodeJSON(r *wire.Reader) {
 	*x = SamplingMessage{}
-	o := r.Enter(&membersOfSamplingMessage, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfSamplingMessage, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // content
@@ -2370,7 +2370,7 @@ var membersOfServerCapabilities = wire.Members{
 // field, go to x.Extra.
 func (x *ServerCapabilities) DecodeJSON(r *wire.Reader) {
 	*x = ServerCapabilities{}
-	o := r.Enter(&membersOfServerCapabilities, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfServerCapabilities, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // completions
@@ -2401,7 +2401,7 @@ var membersOfServerCapabilitiesPrompts = wire.Members{Names: []string{`"listChan
 // field, go to x.Extra.
 func (x *ServerCapabilitiesPrompts) DecodeJSON(r *wire.Reader) {
 	*x = ServerCapabilitiesPrompts{}
-	o := r.Enter(&membersOfServerCapabilitiesPrompts, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfServerCapabilitiesPrompts, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // listChanged
@@ -2421,7 +2421,7 @@ var membersOfServerCapabilitiesResources = wire.Members{
 // field, go to x.Extra.
 func (x *ServerCapabilitiesResources) DecodeJSON(r *wire.Reader) {
 	*x = ServerCapabilitiesResources{}
-	o := r.Enter(&membersOfServerCapabilitiesResources, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfServerCapabilitiesResources, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // listChanged
@@ -2443,7 +2443,7 @@ var membersOfServerCapabilitiesTasks = wire.Members{
 // field, go to x.Extra.
 func (x *ServerCapabilitiesTasks) DecodeJSON(r *wire.Reader) {
 	*x = ServerCapabilitiesTasks{}
-	o := r.Enter(&membersOfServerCapabilitiesTasks, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfServerCapabilitiesTasks, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // cancel
@@ -2464,7 +2464,7 @@ var membersOfServerCapabilitiesTasksRequests = wire.Members{Names: []string{`"to
 // field, go to x.Extra.
 func (x *ServerCapabilitiesTasksRequests) DecodeJSON(r *wire.Reader) {
 	*x = ServerCapabilitiesTasksRequests{}
-	o := r.Enter(&membersOfServerCapabilitiesTasksRequests, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfServerCapabilitiesTasksRequests, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // tools
@@ -2484,7 +2484,7 @@ var membersOfServerCapabilitiesTasksRequestsTools = wire.Members{
 // field, go to x.Extra.
 func (x *ServerCapabilitiesTasksRequestsTools) DecodeJSON(r *wire.Reader) {
 	*x = ServerCapabilitiesTasksRequestsTools{}
-	o := r.Enter(&membersOfServerCapabilitiesTasksRequestsTools, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfServerCapabilitiesTasksRequestsTools, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // call
@@ -2501,7 +2501,7 @@ var membersOfServerCapabilitiesTools = wire.Members{Names: []string{`"listChange
 // field, go to x.Extra.
 func (x *ServerCapabilitiesTools) DecodeJSON(r *wire.Reader) {
 	*x = ServerCapabilitiesTools{}
-	o := r.Enter(&membersOfServerCapabilitiesTools, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfServerCapabilitiesTools, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // listChanged
@@ -2521,7 +2521,7 @@ var membersOfSetLevelRequestParams = wire.Members{
 // field, go to x.Extra.
 func (x *SetLevelRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = SetLevelRequestParams{}
-	o := r.Enter(&membersOfSetLevelRequestParams, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfSetLevelRequestParams, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // level
@@ -2544,7 +2544,7 @@ var membersOfStringSchema = wire.Members{
 // field, go to x.Extra.
 func (x *StringSchema) DecodeJSON(r *wire.Reader) {
 	*x = StringSchema{}
-	o := r.Enter(&membersOfStringSchema, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfStringSchema, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // type
@@ -2574,7 +2574,7 @@ var membersOfSubscribeRequestParams = wire.Members{Names: []string{`"uri":`, `"_
 // field, go to x.Extra.
 func (x *SubscribeRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = SubscribeRequestParams{}
-	o := r.Enter(&membersOfSubscribeRequestParams, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfSubscribeRequestParams, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // uri
@@ -2597,7 +2597,7 @@ var membersOfSubscriptionFilter = wire.Members{
 // field, go to x.Extra.
 func (x *SubscriptionFilter) DecodeJSON(r *wire.Reader) {
 	*x = SubscriptionFilter{}
-	o := r.Enter(&membersOfSubscriptionFilter, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfSubscriptionFilter, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // promptsListChanged
@@ -2623,7 +2623,7 @@ var membersOfSubscriptionsAcknowledgedNotificationParams = wire.Members{
 // field, go to x.Extra.
 func (x *SubscriptionsAcknowledgedNotificationParams) DecodeJSON(r *wire.Reader) {
 	*x = SubscriptionsAcknowledgedNotificationParams{}
-	o := r.Enter(&membersOfSubscriptionsAcknowledgedNotificationParams, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfSubscriptionsAcknowledgedNotificationParams, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // notifications
@@ -2646,7 +2646,7 @@ var membersOfSubscriptionsListenRequestParams = wire.Members{
 // field, go to x.Extra.
 func (x *SubscriptionsListenRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = SubscriptionsListenRequestParams{}
-	o := r.Enter(&membersOfSubscriptionsListenRequestParams, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfSubscriptionsListenRequestParams, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // _meta
@@ -2669,7 +2669,7 @@ var membersOfSubscriptionsListenResult = wire.Members{
 // field, go to x.Extra.
 func (x *SubscriptionsListenResult) DecodeJSON(r *wire.Reader) {
 	*x = SubscriptionsListenResult{}
-	o := r.Enter(&membersOfSubscriptionsListenResult, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfSubscriptionsListenResult, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // _meta
@@ -2692,7 +2692,7 @@ var membersOfSubscriptionsListenResultMetaObject = wire.Members{
 // field, go to x.Extra.
 func (x *SubscriptionsListenResultMetaObject) DecodeJSON(r *wire.Reader) {
 	*x = SubscriptionsListenResultMetaObject{}
-	o := r.Enter(&membersOfSubscriptionsListenResultMetaObject, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfSubscriptionsListenResultMetaObject, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // io.modelcontextprotocol/subscriptionId
@@ -2716,7 +2716,7 @@ var membersOfTask = wire.Members{
 // field, go to x.Extra.
 func (x *Task) DecodeJSON(r *wire.Reader) {
 	*x = Task{}
-	o := r.Enter(&membersOfTask, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfTask, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
@@ -2751,7 +2751,7 @@ var membersOfTaskAugmentedRequestParams = wire.Members{
 // field, go to x.Extra.
 func (x *TaskAugmentedRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = TaskAugmentedRequestParams{}
-	o := r.Enter(&membersOfTaskAugmentedRequestParams, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfTaskAugmentedRequestParams, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // _meta
@@ -2770,7 +2770,7 @@ var membersOfTaskMetadata = wire.Members{Names: []string{`"ttl":`}, ID: 969}
 // field, go to x.Extra.
 func (x *TaskMetadata) DecodeJSON(r *wire.Reader) {
 	*x = TaskMetadata{}
-	o := r.Enter(&membersOfTaskMetadata, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfTaskMetadata, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // ttl
@@ -2791,7 +2791,7 @@ var membersOfTaskStatusNotificationParams = wire.Members{
 // field, go to x.Extra.
 func (x *TaskStatusNotificationParams) DecodeJSON(r *wire.Reader) {
 	*x = TaskStatusNotificationParams{}
-	o := r.Enter(&membersOfTaskStatusNotificationParams, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfTaskStatusNotificationParams, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
@@ -2828,7 +2828,7 @@ var membersOfTextContent = wire.Members{
 // field, go to x.Extra.
 func (x *TextContent) DecodeJSON(r *wire.Reader) {
 	*x = TextContent{}
-	o := r.Enter(&membersOfTextContent, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfTextContent, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // text
@@ -2855,7 +2855,7 @@ var membersOfTextResourceContents = wire.Members{
 // field, go to x.Extra.
 func (x *TextResourceContents) DecodeJSON(r *wire.Reader) {
 	*x = TextResourceContents{}
-	o := r.Enter(&membersOfTextResourceContents, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfTextResourceContents, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // text
@@ -2882,7 +2882,7 @@ var membersOfTitledMultiSelectEnumSchema = wire.Members{
 // field, go to x.Extra.
 func (x *TitledMultiSelectEnumSchema) DecodeJSON(r *wire.Reader) {
 	*x = TitledMultiSelectEnumSchema{}
-	o := r.Enter(&membersOfTitledMultiSelectEnumSchema, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfTitledMultiSelectEnumSchema, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // items
@@ -2912,7 +2912,7 @@ var membersOfTitledMultiSelectEnumSchemaItems = wire.Members{Names: []string{`"a
 // field, go to x.Extra.
 func (x *TitledMultiSelectEnumSchemaItems) DecodeJSON(r *wire.Reader) {
 	*x = TitledMultiSelectEnumSchemaItems{}
-	o := r.Enter(&membersOfTitledMultiSelectEnumSchemaItems, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfTitledMultiSelectEnumSchemaItems, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // anyOf
@@ -2933,7 +2933,7 @@ var membersOfTitledMultiSelectEnumSchemaItemsAnyOfItem = wire.Members{
 // field, go to x.Extra.
 func (x *TitledMultiSelectEnumSchemaItemsAnyOfItem) DecodeJSON(r *wire.Reader) {
 	*x = TitledMultiSelectEnumSchemaItemsAnyOfItem{}
-	o := r.Enter(&membersOfTitledMultiSelectEnumSchemaItemsAnyOfItem, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfTitledMultiSelectEnumSchemaItemsAnyOfItem, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // const
@@ -2956,7 +2956,7 @@ var membersOfTitledSingleSelectEnumSchema = wire.Members{
 // field, go to x.Extra.
 func (x *TitledSingleSelectEnumSchema) DecodeJSON(r *wire.Reader) {
 	*x = TitledSingleSelectEnumSchema{}
-	o := r.Enter(&membersOfTitledSingleSelectEnumSchema, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfTitledSingleSelectEnumSchema, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // oneOf
@@ -2985,7 +2985,7 @@ var membersOfTitledSingleSelectEnumSchemaOneOfItem = wire.Members{
 // field, go to x.Extra.
 func (x *TitledSingleSelectEnumSchemaOneOfItem) DecodeJSON(r *wire.Reader) {
 	*x = TitledSingleSelectEnumSchemaOneOfItem{}
-	o := r.Enter(&membersOfTitledSingleSelectEnumSchemaOneOfItem, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfTitledSingleSelectEnumSchemaOneOfItem, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // const
@@ -3008,7 +3008,7 @@ var membersOfTool = wire.Members{
 // field, go to x.Extra.
 func (x *Tool) DecodeJSON(r *wire.Reader) {
 	*x = Tool{}
-	o := r.Enter(&membersOfTool, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfTool, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // inputSchema
@@ -3045,7 +3045,7 @@ var membersOfToolAnnotations = wire.Members{
 // field, go to x.Extra.
 func (x *ToolAnnotations) DecodeJSON(r *wire.Reader) {
 	*x = ToolAnnotations{}
-	o := r.Enter(&membersOfToolAnnotations, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfToolAnnotations, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // destructiveHint
@@ -3070,7 +3070,7 @@ var membersOfToolChoice = wire.Members{Names: []string{`"mode":`}, ID: 51716}
 // field, go to x.Extra.
 func (x *ToolChoice) DecodeJSON(r *wire.Reader) {
 	*x = ToolChoice{}
-	o := r.Enter(&membersOfToolChoice, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfToolChoice, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // mode
@@ -3087,7 +3087,7 @@ var membersOfToolExecution = wire.Members{Names: []string{`"taskSupport":`}, ID:
 // field, go to x.Extra.
 func (x *ToolExecution) DecodeJSON(r *wire.Reader) {
 	*x = ToolExecution{}
-	o := r.Enter(&membersOfToolExecution, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfToolExecution, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // taskSupport
@@ -3107,7 +3107,7 @@ var membersOfToolInputSchema = wire.Members{
 // field, go to x.Extra.
 func (x *ToolInputSchema) DecodeJSON(r *wire.Reader) {
 	*x = ToolInputSchema{}
-	o := r.Enter(&membersOfToolInputSchema, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfToolInputSchema, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // type
@@ -3134,7 +3134,7 @@ var membersOfToolOutputSchema = wire.Members{
 // field, go to x.Extra.
 func (x *ToolOutputSchema) DecodeJSON(r *wire.Reader) {
 	*x = ToolOutputSchema{}
-	o := r.Enter(&membersOfToolOutputSchema, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfToolOutputSchema, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // $schema
@@ -3161,7 +3161,7 @@ var membersOfToolResultContent = wire.Members{
 // field, go to x.Extra.
 func (x *ToolResultContent) DecodeJSON(r *wire.Reader) {
 	*x = ToolResultContent{}
-	o := r.Enter(&membersOfToolResultContent, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfToolResultContent, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // content
@@ -3192,7 +3192,7 @@ var membersOfToolUseContent = wire.Members{
 // field, go to x.Extra.
 func (x *ToolUseContent) DecodeJSON(r *wire.Reader) {
 	*x = ToolUseContent{}
-	o := r.Enter(&membersOfToolUseContent, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfToolUseContent, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // id
@@ -3221,7 +3221,7 @@ var membersOfURLElicitationRequiredErrorData = wire.Members{
 // field, go to x.Extra.
 func (x *URLElicitationRequiredErrorData) DecodeJSON(r *wire.Reader) {
 	*x = URLElicitationRequiredErrorData{}
-	o := r.Enter(&membersOfURLElicitationRequiredErrorData, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfURLElicitationRequiredErrorData, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // elicitations
@@ -3242,7 +3242,7 @@ var membersOfUnsubscribeRequestParams = wire.Members{
 // field, go to x.Extra.
 func (x *UnsubscribeRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = UnsubscribeRequestParams{}
-	o := r.Enter(&membersOfUnsubscribeRequestParams, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfUnsubscribeRequestParams, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // uri
@@ -3265,7 +3265,7 @@ var membersOfUnsupportedProtocolVersionErrorData = wire.Members{
 // field, go to x.Extra.
 func (x *UnsupportedProtocolVersionErrorData) DecodeJSON(r *wire.Reader) {
 	*x = UnsupportedProtocolVersionErrorData{}
-	o := r.Enter(&membersOfUnsupportedProtocolVersionErrorData, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfUnsupportedProtocolVersionErrorData, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // requested
@@ -3288,7 +3288,7 @@ var membersOfUntitledMultiSelectEnumSchema = wire.Members{
 // field, go to x.Extra.
 func (x *UntitledMultiSelectEnumSchema) DecodeJSON(r *wire.Reader) {
 	*x = UntitledMultiSelectEnumSchema{}
-	o := r.Enter(&membersOfUntitledMultiSelectEnumSchema, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfUntitledMultiSelectEnumSchema, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // items
@@ -3321,7 +3321,7 @@ var membersOfUntitledMultiSelectEnumSchemaItems = wire.Members{
 // field, go to x.Extra.
 func (x *UntitledMultiSelectEnumSchemaItems) DecodeJSON(r *wire.Reader) {
 	*x = UntitledMultiSelectEnumSchemaItems{}
-	o := r.Enter(&membersOfUntitledMultiSelectEnumSchemaItems, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfUntitledMultiSelectEnumSchemaItems, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // enum
@@ -3344,7 +3344,7 @@ var membersOfUntitledSingleSelectEnumSchema = wire.Members{
 // field, go to x.Extra.
 func (x *UntitledSingleSelectEnumSchema) DecodeJSON(r *wire.Reader) {
 	*x = UntitledSingleSelectEnumSchema{}
-	o := r.Enter(&membersOfUntitledSingleSelectEnumSchema, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfUntitledSingleSelectEnumSchema, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // enum

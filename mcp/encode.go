@@ -30,7 +30,7 @@ func (x *Annotated) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"annotations":`)
 		x.Annotations.EncodeJSON(w)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfAnnotated)
+	w.EndExtra(start, x.Extra, &membersOfAnnotated)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -40,7 +40,7 @@ func (x *AnnotatedAnnotations) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfAnnotatedAnnotations)
+	extra := x.Extra.ForMembers(&membersOfAnnotatedAnnotations)
 	if x.Audience != nil {
 		w.Key(`,"audience":`)
 		wire.EncodeListFunc(w, x.Audience, func(w *wire.Writer, v Role) { w.Text(string(v)) })
@@ -49,7 +49,7 @@ func (x *AnnotatedAnnotations) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"priority":`)
 		w.FloatExact(*x.Priority, extra, "priority")
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfAnnotatedAnnotations)
+	w.EndExtra(start, x.Extra, &membersOfAnnotatedAnnotations)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -59,7 +59,7 @@ func (x *Annotations) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfAnnotations)
+	extra := x.Extra.ForMembers(&membersOfAnnotations)
 	if x.Audience != nil {
 		w.Key(`,"audience":`)
 		wire.EncodeListFunc(w, x.Audience, func(w *wire.Writer, v Role) { w.Text(string(v)) })
@@ -71,7 +71,7 @@ func (x *Annotations) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"priority":`)
 		w.FloatExact(*x.Priority, extra, "priority")
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfAnnotations)
+	w.EndExtra(start, x.Extra, &membersOfAnnotations)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -81,7 +81,7 @@ func (x *AudioContent) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfAudioContent)
+	extra := x.Extra.ForMembers(&membersOfAudioContent)
 	if !extra.Absent(2) {
 		w.Key(`,"type":"audio"`)
 	}
@@ -99,7 +99,7 @@ func (x *AudioContent) EncodeJSON(w *wire.Writer) {
 	if !extra.Absent(1) || x.MIMEType != "" {
 		w.KeyText(`,"mimeType":"`, x.MIMEType)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfAudioContent)
+	w.EndExtra(start, x.Extra, &membersOfAudioContent)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -109,14 +109,14 @@ func (x *BaseMetadata) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfBaseMetadata)
+	extra := x.Extra.ForMembers(&membersOfBaseMetadata)
 	if !extra.Absent(0) || x.Name != "" {
 		w.KeyText(`,"name":"`, x.Name)
 	}
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfBaseMetadata)
+	w.EndExtra(start, x.Extra, &membersOfBaseMetadata)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -126,7 +126,7 @@ func (x *BlobResourceContents) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfBlobResourceContents)
+	extra := x.Extra.ForMembers(&membersOfBlobResourceContents)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -140,7 +140,7 @@ func (x *BlobResourceContents) EncodeJSON(w *wire.Writer) {
 	if !extra.Absent(1) || x.URI != "" {
 		w.KeyText(`,"uri":"`, x.URI)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfBlobResourceContents)
+	w.EndExtra(start, x.Extra, &membersOfBlobResourceContents)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -150,7 +150,7 @@ func (x *BooleanSchema) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfBooleanSchema)
+	extra := x.Extra.ForMembers(&membersOfBooleanSchema)
 	if !extra.Absent(0) {
 		w.Key(`,"type":"boolean"`)
 	}
@@ -164,7 +164,7 @@ func (x *BooleanSchema) EncodeJSON(w *wire.Writer) {
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfBooleanSchema)
+	w.EndExtra(start, x.Extra, &membersOfBooleanSchema)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -174,7 +174,7 @@ func (x *CacheableResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfCacheableResult)
+	extra := x.Extra.ForMembers(&membersOfCacheableResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -189,7 +189,7 @@ func (x *CacheableResult) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"ttlMs":`)
 		w.IntExact(x.TTLMs, extra, "ttlMs")
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCacheableResult)
+	w.EndExtra(start, x.Extra, &membersOfCacheableResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -199,7 +199,7 @@ func (x *CallToolRequestParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfCallToolRequestParams)
+	extra := x.Extra.ForMembers(&membersOfCallToolRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -222,7 +222,7 @@ func (x *CallToolRequestParams) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"task":`)
 		x.Task.EncodeJSON(w)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCallToolRequestParams)
+	w.EndExtra(start, x.Extra, &membersOfCallToolRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -232,7 +232,7 @@ func (x *CallToolResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfCallToolResult)
+	extra := x.Extra.ForMembers(&membersOfCallToolResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -252,7 +252,7 @@ func (x *CallToolResult) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"structuredContent":`)
 		w.Raw(x.StructuredContent)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCallToolResult)
+	w.EndExtra(start, x.Extra, &membersOfCallToolResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -262,11 +262,11 @@ func (x *CancelTaskRequestParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfCancelTaskRequestParams)
+	extra := x.Extra.ForMembers(&membersOfCancelTaskRequestParams)
 	if !extra.Absent(0) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCancelTaskRequestParams)
+	w.EndExtra(start, x.Extra, &membersOfCancelTaskRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -276,7 +276,7 @@ func (x *CancelTaskResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfCancelTaskResult)
+	extra := x.Extra.ForMembers(&membersOfCancelTaskResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -308,7 +308,7 @@ func (x *CancelTaskResult) EncodeJSON(w *wire.Writer) {
 			w.IntExact(*x.TTL, extra, "ttl")
 		}
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCancelTaskResult)
+	w.EndExtra(start, x.Extra, &membersOfCancelTaskResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -329,7 +329,7 @@ func (x *CancelledNotificationParams) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"requestId":`)
 		x.RequestID.EncodeJSON(w)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCancelledNotificationParams)
+	w.EndExtra(start, x.Extra, &membersOfCancelledNotificationParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -363,7 +363,7 @@ func (x *ClientCapabilities) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"tasks":`)
 		x.Tasks.EncodeJSON(w)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfClientCapabilities)
+	w.EndExtra(start, x.Extra, &membersOfClientCapabilities)
 }
 
 // IsZero reports whether no field is set.
@@ -392,7 +392,7 @@ func (x *ClientCapabilitiesElicitation) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"url":`)
 		w.RawObject(x.URL)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfClientCapabilitiesElicitation)
+	w.EndExtra(start, x.Extra, &membersOfClientCapabilitiesElicitation)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -406,7 +406,7 @@ func (x *ClientCapabilitiesRoots) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"listChanged":`)
 		w.Bool(*x.ListChanged)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfClientCapabilitiesRoots)
+	w.EndExtra(start, x.Extra, &membersOfClientCapabilitiesRoots)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -424,7 +424,7 @@ func (x *ClientCapabilitiesSampling) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"tools":`)
 		w.RawObject(x.Tools)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfClientCapabilitiesSampling)
+	w.EndExtra(start, x.Extra, &membersOfClientCapabilitiesSampling)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -446,7 +446,7 @@ func (x *ClientCapabilitiesTasks) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"requests":`)
 		x.Requests.EncodeJSON(w)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfClientCapabilitiesTasks)
+	w.EndExtra(start, x.Extra, &membersOfClientCapabilitiesTasks)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -464,7 +464,7 @@ func (x *ClientCapabilitiesTasksRequests) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"sampling":`)
 		x.Sampling.EncodeJSON(w)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfClientCapabilitiesTasksRequests)
+	w.EndExtra(start, x.Extra, &membersOfClientCapabilitiesTasksRequests)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -478,7 +478,7 @@ func (x *ClientCapabilitiesTasksRequestsElicitation) EncodeJSON(w *wire.Writer) 
 		w.Key(`,"create":`)
 		w.RawObject(x.Create)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfClientCapabilitiesTasksRequestsElicitation)
+	w.EndExtra(start, x.Extra, &membersOfClientCapabilitiesTasksRequestsElicitation)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -492,7 +492,7 @@ func (x *ClientCapabilitiesTasksRequestsSampling) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"createMessage":`)
 		w.RawObject(x.CreateMessage)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfClientCapabilitiesTasksRequestsSampling)
+	w.EndExtra(start, x.Extra, &membersOfClientCapabilitiesTasksRequestsSampling)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -502,7 +502,7 @@ func (x *CompleteRequestParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfCompleteRequestParams)
+	extra := x.Extra.ForMembers(&membersOfCompleteRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -519,7 +519,7 @@ func (x *CompleteRequestParams) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"ref":`)
 		wire.WriteUnion(w, x.Ref)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCompleteRequestParams)
+	w.EndExtra(start, x.Extra, &membersOfCompleteRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -529,14 +529,14 @@ func (x *CompleteRequestParamsArgument) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfCompleteRequestParamsArgument)
+	extra := x.Extra.ForMembers(&membersOfCompleteRequestParamsArgument)
 	if !extra.Absent(0) || x.Name != "" {
 		w.KeyText(`,"name":"`, x.Name)
 	}
 	if !extra.Absent(1) || x.Value != "" {
 		w.KeyText(`,"value":"`, x.Value)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCompleteRequestParamsArgument)
+	w.EndExtra(start, x.Extra, &membersOfCompleteRequestParamsArgument)
 }
 
 // IsZero reports whether no field is set.
@@ -557,7 +557,7 @@ func (x *CompleteRequestParamsContext) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"arguments":`)
 		wire.EncodeMapFunc(w, x.Arguments, (*wire.Writer).Text)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCompleteRequestParamsContext)
+	w.EndExtra(start, x.Extra, &membersOfCompleteRequestParamsContext)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -567,7 +567,7 @@ func (x *CompleteResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfCompleteResult)
+	extra := x.Extra.ForMembers(&membersOfCompleteResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -579,7 +579,7 @@ func (x *CompleteResult) EncodeJSON(w *wire.Writer) {
 	if x.ResultType != nil {
 		w.KeyText(`,"resultType":"`, *x.ResultType)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCompleteResult)
+	w.EndExtra(start, x.Extra, &membersOfCompleteResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -589,7 +589,7 @@ func (x *CompleteResultCompletion) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfCompleteResultCompletion)
+	extra := x.Extra.ForMembers(&membersOfCompleteResultCompletion)
 	if x.HasMore != nil {
 		w.Key(`,"hasMore":`)
 		w.Bool(*x.HasMore)
@@ -602,7 +602,7 @@ func (x *CompleteResultCompletion) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"values":`)
 		wire.EncodeListFunc(w, x.Values, (*wire.Writer).Text)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCompleteResultCompletion)
+	w.EndExtra(start, x.Extra, &membersOfCompleteResultCompletion)
 }
 
 // IsZero reports whether no field is set.
@@ -620,7 +620,7 @@ func (x *CreateMessageRequest) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfCreateMessageRequest)
+	extra := x.Extra.ForMembers(&membersOfCreateMessageRequest)
 	if !extra.Absent(0) {
 		w.Key(`,"method":"sampling/createMessage"`)
 	}
@@ -635,7 +635,7 @@ func (x *CreateMessageRequest) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCreateMessageRequest)
+	w.EndExtra(start, x.Extra, &membersOfCreateMessageRequest)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -645,7 +645,7 @@ func (x *CreateMessageRequestParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfCreateMessageRequestParams)
+	extra := x.Extra.ForMembers(&membersOfCreateMessageRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -692,7 +692,7 @@ func (x *CreateMessageRequestParams) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"tools":`)
 		wire.EncodeList(w, x.Tools)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCreateMessageRequestParams)
+	w.EndExtra(start, x.Extra, &membersOfCreateMessageRequestParams)
 }
 
 // IsZero reports whether no field is set.
@@ -719,7 +719,7 @@ func (x *CreateMessageResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfCreateMessageResult)
+	extra := x.Extra.ForMembers(&membersOfCreateMessageResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -737,7 +737,7 @@ func (x *CreateMessageResult) EncodeJSON(w *wire.Writer) {
 	if x.StopReason != nil {
 		w.KeyText(`,"stopReason":"`, *x.StopReason)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCreateMessageResult)
+	w.EndExtra(start, x.Extra, &membersOfCreateMessageResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -747,7 +747,7 @@ func (x *CreateTaskResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfCreateTaskResult)
+	extra := x.Extra.ForMembers(&membersOfCreateTaskResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -756,7 +756,7 @@ func (x *CreateTaskResult) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"task":`)
 		x.Task.EncodeJSON(w)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCreateTaskResult)
+	w.EndExtra(start, x.Extra, &membersOfCreateTaskResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -766,7 +766,7 @@ func (x *DiscoverResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfDiscoverResult)
+	extra := x.Extra.ForMembers(&membersOfDiscoverResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -792,7 +792,7 @@ func (x *DiscoverResult) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"ttlMs":`)
 		w.IntExact(x.TTLMs, extra, "ttlMs")
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfDiscoverResult)
+	w.EndExtra(start, x.Extra, &membersOfDiscoverResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -802,7 +802,7 @@ func (x *ElicitRequest) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfElicitRequest)
+	extra := x.Extra.ForMembers(&membersOfElicitRequest)
 	if !extra.Absent(0) {
 		w.Key(`,"method":"elicitation/create"`)
 	}
@@ -817,7 +817,7 @@ func (x *ElicitRequest) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"params":`)
 		wire.WriteUnion(w, x.Params)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfElicitRequest)
+	w.EndExtra(start, x.Extra, &membersOfElicitRequest)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -827,7 +827,7 @@ func (x *ElicitRequestFormParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfElicitRequestFormParams)
+	extra := x.Extra.ForMembers(&membersOfElicitRequestFormParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -846,7 +846,7 @@ func (x *ElicitRequestFormParams) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"task":`)
 		x.Task.EncodeJSON(w)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfElicitRequestFormParams)
+	w.EndExtra(start, x.Extra, &membersOfElicitRequestFormParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -856,7 +856,7 @@ func (x *ElicitRequestFormParamsRequestedSchema) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfElicitRequestFormParamsRequestedSchema)
+	extra := x.Extra.ForMembers(&membersOfElicitRequestFormParamsRequestedSchema)
 	if !extra.Absent(1) {
 		w.Key(`,"type":"object"`)
 	}
@@ -871,7 +871,7 @@ func (x *ElicitRequestFormParamsRequestedSchema) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"required":`)
 		wire.EncodeListFunc(w, x.Required, (*wire.Writer).Text)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfElicitRequestFormParamsRequestedSchema)
+	w.EndExtra(start, x.Extra, &membersOfElicitRequestFormParamsRequestedSchema)
 }
 
 // IsZero reports whether no field is set.
@@ -889,7 +889,7 @@ func (x *ElicitRequestURLParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfElicitRequestURLParams)
+	extra := x.Extra.ForMembers(&membersOfElicitRequestURLParams)
 	if !extra.Absent(1) {
 		w.Key(`,"mode":"url"`)
 	}
@@ -910,7 +910,7 @@ func (x *ElicitRequestURLParams) EncodeJSON(w *wire.Writer) {
 	if !extra.Absent(2) || x.URL != "" {
 		w.KeyText(`,"url":"`, x.URL)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfElicitRequestURLParams)
+	w.EndExtra(start, x.Extra, &membersOfElicitRequestURLParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -920,7 +920,7 @@ func (x *ElicitResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfElicitResult)
+	extra := x.Extra.ForMembers(&membersOfElicitResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -932,7 +932,7 @@ func (x *ElicitResult) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"content":`)
 		wire.EncodeMapFunc(w, x.Content, wire.WriteUnion[ElicitResultContentValue])
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfElicitResult)
+	w.EndExtra(start, x.Extra, &membersOfElicitResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -942,11 +942,11 @@ func (x *ElicitationCompleteNotificationParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfElicitationCompleteNotificationParams)
+	extra := x.Extra.ForMembers(&membersOfElicitationCompleteNotificationParams)
 	if !extra.Absent(0) || x.ElicitationID != "" {
 		w.KeyText(`,"elicitationId":"`, x.ElicitationID)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfElicitationCompleteNotificationParams)
+	w.EndExtra(start, x.Extra, &membersOfElicitationCompleteNotificationParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -956,7 +956,7 @@ func (x *EmbeddedResource) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfEmbeddedResource)
+	extra := x.Extra.ForMembers(&membersOfEmbeddedResource)
 	if !extra.Absent(1) {
 		w.Key(`,"type":"resource"`)
 	}
@@ -972,7 +972,7 @@ func (x *EmbeddedResource) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"resource":`)
 		wire.WriteUnion(w, x.Resource)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfEmbeddedResource)
+	w.EndExtra(start, x.Extra, &membersOfEmbeddedResource)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -982,7 +982,7 @@ func (x *Error) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfError)
+	extra := x.Extra.ForMembers(&membersOfError)
 	if !extra.Absent(0) || x.Code != 0 {
 		w.Key(`,"code":`)
 		w.IntExact(x.Code, extra, "code")
@@ -994,7 +994,7 @@ func (x *Error) EncodeJSON(w *wire.Writer) {
 	if !extra.Absent(1) || x.Message != "" {
 		w.KeyText(`,"message":"`, x.Message)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfError)
+	w.EndExtra(start, x.Extra, &membersOfError)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1004,7 +1004,7 @@ func (x *GetPromptRequestParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfGetPromptRequestParams)
+	extra := x.Extra.ForMembers(&membersOfGetPromptRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1023,7 +1023,7 @@ func (x *GetPromptRequestParams) EncodeJSON(w *wire.Writer) {
 	if x.RequestState != nil {
 		w.KeyText(`,"requestState":"`, *x.RequestState)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfGetPromptRequestParams)
+	w.EndExtra(start, x.Extra, &membersOfGetPromptRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1033,7 +1033,7 @@ func (x *GetPromptResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfGetPromptResult)
+	extra := x.Extra.ForMembers(&membersOfGetPromptResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1048,7 +1048,7 @@ func (x *GetPromptResult) EncodeJSON(w *wire.Writer) {
 	if x.ResultType != nil {
 		w.KeyText(`,"resultType":"`, *x.ResultType)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfGetPromptResult)
+	w.EndExtra(start, x.Extra, &membersOfGetPromptResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1058,11 +1058,11 @@ func (x *GetTaskPayloadRequestParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfGetTaskPayloadRequestParams)
+	extra := x.Extra.ForMembers(&membersOfGetTaskPayloadRequestParams)
 	if !extra.Absent(0) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfGetTaskPayloadRequestParams)
+	w.EndExtra(start, x.Extra, &membersOfGetTaskPayloadRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1076,7 +1076,7 @@ func (x *GetTaskPayloadResult) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfGetTaskPayloadResult)
+	w.EndExtra(start, x.Extra, &membersOfGetTaskPayloadResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1086,11 +1086,11 @@ func (x *GetTaskRequestParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfGetTaskRequestParams)
+	extra := x.Extra.ForMembers(&membersOfGetTaskRequestParams)
 	if !extra.Absent(0) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfGetTaskRequestParams)
+	w.EndExtra(start, x.Extra, &membersOfGetTaskRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1100,7 +1100,7 @@ func (x *GetTaskResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfGetTaskResult)
+	extra := x.Extra.ForMembers(&membersOfGetTaskResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1132,7 +1132,7 @@ func (x *GetTaskResult) EncodeJSON(w *wire.Writer) {
 			w.IntExact(*x.TTL, extra, "ttl")
 		}
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfGetTaskResult)
+	w.EndExtra(start, x.Extra, &membersOfGetTaskResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1142,7 +1142,7 @@ func (x *Icon) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfIcon)
+	extra := x.Extra.ForMembers(&membersOfIcon)
 	if x.MIMEType != nil {
 		w.KeyText(`,"mimeType":"`, *x.MIMEType)
 	}
@@ -1156,7 +1156,7 @@ func (x *Icon) EncodeJSON(w *wire.Writer) {
 	if x.Theme != nil {
 		w.KeyText(`,"theme":"`, string(*x.Theme))
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfIcon)
+	w.EndExtra(start, x.Extra, &membersOfIcon)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1170,7 +1170,7 @@ func (x *Icons) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"icons":`)
 		wire.EncodeList(w, x.Icons)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfIcons)
+	w.EndExtra(start, x.Extra, &membersOfIcons)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1180,7 +1180,7 @@ func (x *ImageContent) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfImageContent)
+	extra := x.Extra.ForMembers(&membersOfImageContent)
 	if !extra.Absent(2) {
 		w.Key(`,"type":"image"`)
 	}
@@ -1198,7 +1198,7 @@ func (x *ImageContent) EncodeJSON(w *wire.Writer) {
 	if !extra.Absent(1) || x.MIMEType != "" {
 		w.KeyText(`,"mimeType":"`, x.MIMEType)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfImageContent)
+	w.EndExtra(start, x.Extra, &membersOfImageContent)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1208,7 +1208,7 @@ func (x *Implementation) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfImplementation)
+	extra := x.Extra.ForMembers(&membersOfImplementation)
 	if x.Description != nil {
 		w.KeyText(`,"description":"`, *x.Description)
 	}
@@ -1228,7 +1228,7 @@ func (x *Implementation) EncodeJSON(w *wire.Writer) {
 	if x.WebsiteURL != nil {
 		w.KeyText(`,"websiteUrl":"`, *x.WebsiteURL)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfImplementation)
+	w.EndExtra(start, x.Extra, &membersOfImplementation)
 }
 
 // IsZero reports whether no field is set.
@@ -1249,7 +1249,7 @@ func (x *InitializeRequestParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfInitializeRequestParams)
+	extra := x.Extra.ForMembers(&membersOfInitializeRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1265,7 +1265,7 @@ func (x *InitializeRequestParams) EncodeJSON(w *wire.Writer) {
 	if !extra.Absent(2) || x.ProtocolVersion != "" {
 		w.KeyText(`,"protocolVersion":"`, x.ProtocolVersion)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfInitializeRequestParams)
+	w.EndExtra(start, x.Extra, &membersOfInitializeRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1275,7 +1275,7 @@ func (x *InitializeResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfInitializeResult)
+	extra := x.Extra.ForMembers(&membersOfInitializeResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1294,7 +1294,7 @@ func (x *InitializeResult) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"serverInfo":`)
 		x.ServerInfo.EncodeJSON(w)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfInitializeResult)
+	w.EndExtra(start, x.Extra, &membersOfInitializeResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1304,7 +1304,7 @@ func (x *InputRequiredResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfInputRequiredResult)
+	extra := x.Extra.ForMembers(&membersOfInputRequiredResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1319,7 +1319,7 @@ func (x *InputRequiredResult) EncodeJSON(w *wire.Writer) {
 	if !extra.Absent(0) || x.ResultType != "" {
 		w.KeyText(`,"resultType":"`, x.ResultType)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfInputRequiredResult)
+	w.EndExtra(start, x.Extra, &membersOfInputRequiredResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1329,7 +1329,7 @@ func (x *InputResponseRequestParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfInputResponseRequestParams)
+	extra := x.Extra.ForMembers(&membersOfInputResponseRequestParams)
 	if !extra.Absent(0) || !x.Meta.IsZero() {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1341,7 +1341,7 @@ func (x *InputResponseRequestParams) EncodeJSON(w *wire.Writer) {
 	if x.RequestState != nil {
 		w.KeyText(`,"requestState":"`, *x.RequestState)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfInputResponseRequestParams)
+	w.EndExtra(start, x.Extra, &membersOfInputResponseRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1351,7 +1351,7 @@ func (x *LegacyTitledEnumSchema) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfLegacyTitledEnumSchema)
+	extra := x.Extra.ForMembers(&membersOfLegacyTitledEnumSchema)
 	if !extra.Absent(1) {
 		w.Key(`,"type":"string"`)
 	}
@@ -1372,7 +1372,7 @@ func (x *LegacyTitledEnumSchema) EncodeJSON(w *wire.Writer) {
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfLegacyTitledEnumSchema)
+	w.EndExtra(start, x.Extra, &membersOfLegacyTitledEnumSchema)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1382,7 +1382,7 @@ func (x *ListPromptsResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfListPromptsResult)
+	extra := x.Extra.ForMembers(&membersOfListPromptsResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1404,7 +1404,7 @@ func (x *ListPromptsResult) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"ttlMs":`)
 		w.IntExact(*x.TTLMs, extra, "ttlMs")
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfListPromptsResult)
+	w.EndExtra(start, x.Extra, &membersOfListPromptsResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1414,7 +1414,7 @@ func (x *ListResourceTemplatesResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfListResourceTemplatesResult)
+	extra := x.Extra.ForMembers(&membersOfListResourceTemplatesResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1436,7 +1436,7 @@ func (x *ListResourceTemplatesResult) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"ttlMs":`)
 		w.IntExact(*x.TTLMs, extra, "ttlMs")
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfListResourceTemplatesResult)
+	w.EndExtra(start, x.Extra, &membersOfListResourceTemplatesResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1446,7 +1446,7 @@ func (x *ListResourcesResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfListResourcesResult)
+	extra := x.Extra.ForMembers(&membersOfListResourcesResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1468,7 +1468,7 @@ func (x *ListResourcesResult) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"ttlMs":`)
 		w.IntExact(*x.TTLMs, extra, "ttlMs")
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfListResourcesResult)
+	w.EndExtra(start, x.Extra, &membersOfListResourcesResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1478,7 +1478,7 @@ func (x *ListRootsRequest) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfListRootsRequest)
+	extra := x.Extra.ForMembers(&membersOfListRootsRequest)
 	if !extra.Absent(0) {
 		w.Key(`,"method":"roots/list"`)
 	}
@@ -1493,7 +1493,7 @@ func (x *ListRootsRequest) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfListRootsRequest)
+	w.EndExtra(start, x.Extra, &membersOfListRootsRequest)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1503,7 +1503,7 @@ func (x *ListRootsResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfListRootsResult)
+	extra := x.Extra.ForMembers(&membersOfListRootsResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1512,7 +1512,7 @@ func (x *ListRootsResult) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"roots":`)
 		wire.EncodeList(w, x.Roots)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfListRootsResult)
+	w.EndExtra(start, x.Extra, &membersOfListRootsResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1522,7 +1522,7 @@ func (x *ListTasksResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfListTasksResult)
+	extra := x.Extra.ForMembers(&membersOfListTasksResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1534,7 +1534,7 @@ func (x *ListTasksResult) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"tasks":`)
 		wire.EncodeList(w, x.Tasks)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfListTasksResult)
+	w.EndExtra(start, x.Extra, &membersOfListTasksResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1544,7 +1544,7 @@ func (x *ListToolsResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfListToolsResult)
+	extra := x.Extra.ForMembers(&membersOfListToolsResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1566,7 +1566,7 @@ func (x *ListToolsResult) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"ttlMs":`)
 		w.IntExact(*x.TTLMs, extra, "ttlMs")
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfListToolsResult)
+	w.EndExtra(start, x.Extra, &membersOfListToolsResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1576,7 +1576,7 @@ func (x *LoggingMessageNotificationParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfLoggingMessageNotificationParams)
+	extra := x.Extra.ForMembers(&membersOfLoggingMessageNotificationParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1591,7 +1591,7 @@ func (x *LoggingMessageNotificationParams) EncodeJSON(w *wire.Writer) {
 	if x.Logger != nil {
 		w.KeyText(`,"logger":"`, *x.Logger)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfLoggingMessageNotificationParams)
+	w.EndExtra(start, x.Extra, &membersOfLoggingMessageNotificationParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1601,7 +1601,7 @@ func (x *MetaObject) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	w.EndExtra(start, wire.Extra(x.Extra), nil)
+	w.EndExtra(start, x.Extra, nil)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1611,12 +1611,12 @@ func (x *MissingRequiredClientCapabilityErrorData) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfMissingRequiredClientCapabilityErrorData)
+	extra := x.Extra.ForMembers(&membersOfMissingRequiredClientCapabilityErrorData)
 	if !extra.Absent(0) || !x.RequiredCapabilities.IsZero() {
 		w.Key(`,"requiredCapabilities":`)
 		x.RequiredCapabilities.EncodeJSON(w)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfMissingRequiredClientCapabilityErrorData)
+	w.EndExtra(start, x.Extra, &membersOfMissingRequiredClientCapabilityErrorData)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1629,7 +1629,7 @@ func (x *ModelHint) EncodeJSON(w *wire.Writer) {
 	if x.Name != nil {
 		w.KeyText(`,"name":"`, *x.Name)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfModelHint)
+	w.EndExtra(start, x.Extra, &membersOfModelHint)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1639,7 +1639,7 @@ func (x *ModelPreferences) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfModelPreferences)
+	extra := x.Extra.ForMembers(&membersOfModelPreferences)
 	if x.CostPriority != nil {
 		w.Key(`,"costPriority":`)
 		w.FloatExact(*x.CostPriority, extra, "costPriority")
@@ -1656,7 +1656,7 @@ func (x *ModelPreferences) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"speedPriority":`)
 		w.FloatExact(*x.SpeedPriority, extra, "speedPriority")
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfModelPreferences)
+	w.EndExtra(start, x.Extra, &membersOfModelPreferences)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1674,7 +1674,7 @@ func (x *NotificationMetaObject) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"io.modelcontextprotocol/subscriptionId":`)
 		x.SubscriptionID.EncodeJSON(w)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfNotificationMetaObject)
+	w.EndExtra(start, x.Extra, &membersOfNotificationMetaObject)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1688,7 +1688,7 @@ func (x *NotificationParams) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfNotificationParams)
+	w.EndExtra(start, x.Extra, &membersOfNotificationParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1698,7 +1698,7 @@ func (x *NumberSchema) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfNumberSchema)
+	extra := x.Extra.ForMembers(&membersOfNumberSchema)
 	if x.Default != nil {
 		w.Key(`,"default":`)
 		w.FloatExact(*x.Default, extra, "default")
@@ -1720,7 +1720,7 @@ func (x *NumberSchema) EncodeJSON(w *wire.Writer) {
 	if !extra.Absent(0) || x.Type != "" {
 		w.KeyText(`,"type":"`, string(x.Type))
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfNumberSchema)
+	w.EndExtra(start, x.Extra, &membersOfNumberSchema)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1737,7 +1737,7 @@ func (x *PaginatedRequestParams) EncodeJSON(w *wire.Writer) {
 	if x.Cursor != nil {
 		w.KeyText(`,"cursor":"`, *x.Cursor)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfPaginatedRequestParams)
+	w.EndExtra(start, x.Extra, &membersOfPaginatedRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1757,7 +1757,7 @@ func (x *PaginatedResult) EncodeJSON(w *wire.Writer) {
 	if x.ResultType != nil {
 		w.KeyText(`,"resultType":"`, *x.ResultType)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfPaginatedResult)
+	w.EndExtra(start, x.Extra, &membersOfPaginatedResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1767,7 +1767,7 @@ func (x *ProgressNotificationParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfProgressNotificationParams)
+	extra := x.Extra.ForMembers(&membersOfProgressNotificationParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1787,7 +1787,7 @@ func (x *ProgressNotificationParams) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"total":`)
 		w.FloatExact(*x.Total, extra, "total")
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfProgressNotificationParams)
+	w.EndExtra(start, x.Extra, &membersOfProgressNotificationParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1797,7 +1797,7 @@ func (x *Prompt) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfPrompt)
+	extra := x.Extra.ForMembers(&membersOfPrompt)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1819,7 +1819,7 @@ func (x *Prompt) EncodeJSON(w *wire.Writer) {
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfPrompt)
+	w.EndExtra(start, x.Extra, &membersOfPrompt)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1829,7 +1829,7 @@ func (x *PromptArgument) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfPromptArgument)
+	extra := x.Extra.ForMembers(&membersOfPromptArgument)
 	if x.Description != nil {
 		w.KeyText(`,"description":"`, *x.Description)
 	}
@@ -1843,7 +1843,7 @@ func (x *PromptArgument) EncodeJSON(w *wire.Writer) {
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfPromptArgument)
+	w.EndExtra(start, x.Extra, &membersOfPromptArgument)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1853,7 +1853,7 @@ func (x *PromptMessage) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfPromptMessage)
+	extra := x.Extra.ForMembers(&membersOfPromptMessage)
 	if !extra.Absent(0) || x.Content != nil {
 		w.Key(`,"content":`)
 		wire.WriteUnion(w, x.Content)
@@ -1861,7 +1861,7 @@ func (x *PromptMessage) EncodeJSON(w *wire.Writer) {
 	if !extra.Absent(1) || x.Role != "" {
 		w.KeyText(`,"role":"`, string(x.Role))
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfPromptMessage)
+	w.EndExtra(start, x.Extra, &membersOfPromptMessage)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1871,7 +1871,7 @@ func (x *PromptReference) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfPromptReference)
+	extra := x.Extra.ForMembers(&membersOfPromptReference)
 	if !extra.Absent(1) {
 		w.Key(`,"type":"ref/prompt"`)
 	}
@@ -1881,7 +1881,7 @@ func (x *PromptReference) EncodeJSON(w *wire.Writer) {
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfPromptReference)
+	w.EndExtra(start, x.Extra, &membersOfPromptReference)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1891,7 +1891,7 @@ func (x *ReadResourceRequestParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfReadResourceRequestParams)
+	extra := x.Extra.ForMembers(&membersOfReadResourceRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1906,7 +1906,7 @@ func (x *ReadResourceRequestParams) EncodeJSON(w *wire.Writer) {
 	if !extra.Absent(0) || x.URI != "" {
 		w.KeyText(`,"uri":"`, x.URI)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfReadResourceRequestParams)
+	w.EndExtra(start, x.Extra, &membersOfReadResourceRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1916,7 +1916,7 @@ func (x *ReadResourceResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfReadResourceResult)
+	extra := x.Extra.ForMembers(&membersOfReadResourceResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1935,7 +1935,7 @@ func (x *ReadResourceResult) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"ttlMs":`)
 		w.IntExact(*x.TTLMs, extra, "ttlMs")
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfReadResourceResult)
+	w.EndExtra(start, x.Extra, &membersOfReadResourceResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1945,11 +1945,11 @@ func (x *RelatedTaskMetadata) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfRelatedTaskMetadata)
+	extra := x.Extra.ForMembers(&membersOfRelatedTaskMetadata)
 	if !extra.Absent(0) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfRelatedTaskMetadata)
+	w.EndExtra(start, x.Extra, &membersOfRelatedTaskMetadata)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -1981,7 +1981,7 @@ func (x *RequestMetaObject) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"progressToken":`)
 		x.ProgressToken.EncodeJSON(w)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfRequestMetaObject)
+	w.EndExtra(start, x.Extra, &membersOfRequestMetaObject)
 }
 
 // IsZero reports whether no field is set.
@@ -2006,7 +2006,7 @@ func (x *RequestParams) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfRequestParams)
+	w.EndExtra(start, x.Extra, &membersOfRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2016,7 +2016,7 @@ func (x *Resource) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfResource)
+	extra := x.Extra.ForMembers(&membersOfResource)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2048,7 +2048,7 @@ func (x *Resource) EncodeJSON(w *wire.Writer) {
 	if !extra.Absent(1) || x.URI != "" {
 		w.KeyText(`,"uri":"`, x.URI)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfResource)
+	w.EndExtra(start, x.Extra, &membersOfResource)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2058,7 +2058,7 @@ func (x *ResourceContents) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfResourceContents)
+	extra := x.Extra.ForMembers(&membersOfResourceContents)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2069,7 +2069,7 @@ func (x *ResourceContents) EncodeJSON(w *wire.Writer) {
 	if !extra.Absent(0) || x.URI != "" {
 		w.KeyText(`,"uri":"`, x.URI)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfResourceContents)
+	w.EndExtra(start, x.Extra, &membersOfResourceContents)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2079,7 +2079,7 @@ func (x *ResourceLink) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfResourceLink)
+	extra := x.Extra.ForMembers(&membersOfResourceLink)
 	if !extra.Absent(1) {
 		w.Key(`,"type":"resource_link"`)
 	}
@@ -2114,7 +2114,7 @@ func (x *ResourceLink) EncodeJSON(w *wire.Writer) {
 	if !extra.Absent(2) || x.URI != "" {
 		w.KeyText(`,"uri":"`, x.URI)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfResourceLink)
+	w.EndExtra(start, x.Extra, &membersOfResourceLink)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2124,7 +2124,7 @@ func (x *ResourceRequestParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfResourceRequestParams)
+	extra := x.Extra.ForMembers(&membersOfResourceRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2132,7 +2132,7 @@ func (x *ResourceRequestParams) EncodeJSON(w *wire.Writer) {
 	if !extra.Absent(0) || x.URI != "" {
 		w.KeyText(`,"uri":"`, x.URI)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfResourceRequestParams)
+	w.EndExtra(start, x.Extra, &membersOfResourceRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2142,7 +2142,7 @@ func (x *ResourceTemplate) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfResourceTemplate)
+	extra := x.Extra.ForMembers(&membersOfResourceTemplate)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2170,7 +2170,7 @@ func (x *ResourceTemplate) EncodeJSON(w *wire.Writer) {
 	if !extra.Absent(1) || x.URITemplate != "" {
 		w.KeyText(`,"uriTemplate":"`, x.URITemplate)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfResourceTemplate)
+	w.EndExtra(start, x.Extra, &membersOfResourceTemplate)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2180,14 +2180,14 @@ func (x *ResourceTemplateReference) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfResourceTemplateReference)
+	extra := x.Extra.ForMembers(&membersOfResourceTemplateReference)
 	if !extra.Absent(0) {
 		w.Key(`,"type":"ref/resource"`)
 	}
 	if !extra.Absent(1) || x.URI != "" {
 		w.KeyText(`,"uri":"`, x.URI)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfResourceTemplateReference)
+	w.EndExtra(start, x.Extra, &membersOfResourceTemplateReference)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2197,7 +2197,7 @@ func (x *ResourceUpdatedNotificationParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfResourceUpdatedNotificationParams)
+	extra := x.Extra.ForMembers(&membersOfResourceUpdatedNotificationParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2205,7 +2205,7 @@ func (x *ResourceUpdatedNotificationParams) EncodeJSON(w *wire.Writer) {
 	if !extra.Absent(0) || x.URI != "" {
 		w.KeyText(`,"uri":"`, x.URI)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfResourceUpdatedNotificationParams)
+	w.EndExtra(start, x.Extra, &membersOfResourceUpdatedNotificationParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2222,7 +2222,7 @@ func (x *Result) EncodeJSON(w *wire.Writer) {
 	if x.ResultType != nil {
 		w.KeyText(`,"resultType":"`, *x.ResultType)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfResult)
+	w.EndExtra(start, x.Extra, &membersOfResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2243,7 +2243,7 @@ func (x *ResultMetaObject) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"io.modelcontextprotocol/serverInfo":`)
 		x.ServerInfo.EncodeJSON(w)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfResultMetaObject)
+	w.EndExtra(start, x.Extra, &membersOfResultMetaObject)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2253,7 +2253,7 @@ func (x *Root) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfRoot)
+	extra := x.Extra.ForMembers(&membersOfRoot)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2264,7 +2264,7 @@ func (x *Root) EncodeJSON(w *wire.Writer) {
 	if !extra.Absent(0) || x.URI != "" {
 		w.KeyText(`,"uri":"`, x.URI)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfRoot)
+	w.EndExtra(start, x.Extra, &membersOfRoot)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2274,7 +2274,7 @@ func (x *SamplingMessage) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfSamplingMessage)
+	extra := x.Extra.ForMembers(&membersOfSamplingMessage)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2286,7 +2286,7 @@ func (x *SamplingMessage) EncodeJSON(w *wire.Writer) {
 	if !extra.Absent(1) || x.Role != "" {
 		w.KeyText(`,"role":"`, string(x.Role))
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfSamplingMessage)
+	w.EndExtra(start, x.Extra, &membersOfSamplingMessage)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2328,7 +2328,7 @@ func (x *ServerCapabilities) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"tools":`)
 		x.Tools.EncodeJSON(w)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfServerCapabilities)
+	w.EndExtra(start, x.Extra, &membersOfServerCapabilities)
 }
 
 // IsZero reports whether no field is set.
@@ -2355,7 +2355,7 @@ func (x *ServerCapabilitiesPrompts) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"listChanged":`)
 		w.Bool(*x.ListChanged)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfServerCapabilitiesPrompts)
+	w.EndExtra(start, x.Extra, &membersOfServerCapabilitiesPrompts)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2373,7 +2373,7 @@ func (x *ServerCapabilitiesResources) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"subscribe":`)
 		w.Bool(*x.Subscribe)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfServerCapabilitiesResources)
+	w.EndExtra(start, x.Extra, &membersOfServerCapabilitiesResources)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2395,7 +2395,7 @@ func (x *ServerCapabilitiesTasks) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"requests":`)
 		x.Requests.EncodeJSON(w)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfServerCapabilitiesTasks)
+	w.EndExtra(start, x.Extra, &membersOfServerCapabilitiesTasks)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2409,7 +2409,7 @@ func (x *ServerCapabilitiesTasksRequests) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"tools":`)
 		x.Tools.EncodeJSON(w)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfServerCapabilitiesTasksRequests)
+	w.EndExtra(start, x.Extra, &membersOfServerCapabilitiesTasksRequests)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2423,7 +2423,7 @@ func (x *ServerCapabilitiesTasksRequestsTools) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"call":`)
 		w.RawObject(x.Call)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfServerCapabilitiesTasksRequestsTools)
+	w.EndExtra(start, x.Extra, &membersOfServerCapabilitiesTasksRequestsTools)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2437,7 +2437,7 @@ func (x *ServerCapabilitiesTools) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"listChanged":`)
 		w.Bool(*x.ListChanged)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfServerCapabilitiesTools)
+	w.EndExtra(start, x.Extra, &membersOfServerCapabilitiesTools)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2447,7 +2447,7 @@ func (x *SetLevelRequestParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfSetLevelRequestParams)
+	extra := x.Extra.ForMembers(&membersOfSetLevelRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2455,7 +2455,7 @@ func (x *SetLevelRequestParams) EncodeJSON(w *wire.Writer) {
 	if !extra.Absent(0) || x.Level != "" {
 		w.KeyText(`,"level":"`, string(x.Level))
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfSetLevelRequestParams)
+	w.EndExtra(start, x.Extra, &membersOfSetLevelRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2465,7 +2465,7 @@ func (x *StringSchema) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfStringSchema)
+	extra := x.Extra.ForMembers(&membersOfStringSchema)
 	if !extra.Absent(0) {
 		w.Key(`,"type":"string"`)
 	}
@@ -2489,7 +2489,7 @@ func (x *StringSchema) EncodeJSON(w *wire.Writer) {
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfStringSchema)
+	w.EndExtra(start, x.Extra, &membersOfStringSchema)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2499,7 +2499,7 @@ func (x *SubscribeRequestParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfSubscribeRequestParams)
+	extra := x.Extra.ForMembers(&membersOfSubscribeRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2507,7 +2507,7 @@ func (x *SubscribeRequestParams) EncodeJSON(w *wire.Writer) {
 	if !extra.Absent(0) || x.URI != "" {
 		w.KeyText(`,"uri":"`, x.URI)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfSubscribeRequestParams)
+	w.EndExtra(start, x.Extra, &membersOfSubscribeRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2533,7 +2533,7 @@ func (x *SubscriptionFilter) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"toolsListChanged":`)
 		w.Bool(*x.ToolsListChanged)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfSubscriptionFilter)
+	w.EndExtra(start, x.Extra, &membersOfSubscriptionFilter)
 }
 
 // IsZero reports whether no field is set.
@@ -2552,7 +2552,7 @@ func (x *SubscriptionsAcknowledgedNotificationParams) EncodeJSON(w *wire.Writer)
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfSubscriptionsAcknowledgedNotificationParams)
+	extra := x.Extra.ForMembers(&membersOfSubscriptionsAcknowledgedNotificationParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2561,7 +2561,7 @@ func (x *SubscriptionsAcknowledgedNotificationParams) EncodeJSON(w *wire.Writer)
 		w.Key(`,"notifications":`)
 		x.Notifications.EncodeJSON(w)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfSubscriptionsAcknowledgedNotificationParams)
+	w.EndExtra(start, x.Extra, &membersOfSubscriptionsAcknowledgedNotificationParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2571,7 +2571,7 @@ func (x *SubscriptionsListenRequestParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfSubscriptionsListenRequestParams)
+	extra := x.Extra.ForMembers(&membersOfSubscriptionsListenRequestParams)
 	if !extra.Absent(0) || !x.Meta.IsZero() {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2580,7 +2580,7 @@ func (x *SubscriptionsListenRequestParams) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"notifications":`)
 		x.Notifications.EncodeJSON(w)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfSubscriptionsListenRequestParams)
+	w.EndExtra(start, x.Extra, &membersOfSubscriptionsListenRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2590,7 +2590,7 @@ func (x *SubscriptionsListenResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfSubscriptionsListenResult)
+	extra := x.Extra.ForMembers(&membersOfSubscriptionsListenResult)
 	if !extra.Absent(0) || !x.Meta.IsZero() {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2598,7 +2598,7 @@ func (x *SubscriptionsListenResult) EncodeJSON(w *wire.Writer) {
 	if !extra.Absent(1) || x.ResultType != "" {
 		w.KeyText(`,"resultType":"`, x.ResultType)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfSubscriptionsListenResult)
+	w.EndExtra(start, x.Extra, &membersOfSubscriptionsListenResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2608,7 +2608,7 @@ func (x *SubscriptionsListenResultMetaObject) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfSubscriptionsListenResultMetaObject)
+	extra := x.Extra.ForMembers(&membersOfSubscriptionsListenResultMetaObject)
 	if x.ServerInfo != nil {
 		w.Key(`,"io.modelcontextprotocol/serverInfo":`)
 		x.ServerInfo.EncodeJSON(w)
@@ -2617,7 +2617,7 @@ func (x *SubscriptionsListenResultMetaObject) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"io.modelcontextprotocol/subscriptionId":`)
 		x.SubscriptionID.EncodeJSON(w)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfSubscriptionsListenResultMetaObject)
+	w.EndExtra(start, x.Extra, &membersOfSubscriptionsListenResultMetaObject)
 }
 
 // IsZero reports whether no field is set.
@@ -2634,7 +2634,7 @@ func (x *Task) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfTask)
+	extra := x.Extra.ForMembers(&membersOfTask)
 	if !extra.Absent(0) || x.CreatedAt != "" {
 		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
@@ -2662,7 +2662,7 @@ func (x *Task) EncodeJSON(w *wire.Writer) {
 			w.IntExact(*x.TTL, extra, "ttl")
 		}
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTask)
+	w.EndExtra(start, x.Extra, &membersOfTask)
 }
 
 // IsZero reports whether no field is set.
@@ -2692,7 +2692,7 @@ func (x *TaskAugmentedRequestParams) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"task":`)
 		x.Task.EncodeJSON(w)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTaskAugmentedRequestParams)
+	w.EndExtra(start, x.Extra, &membersOfTaskAugmentedRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2702,12 +2702,12 @@ func (x *TaskMetadata) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfTaskMetadata)
+	extra := x.Extra.ForMembers(&membersOfTaskMetadata)
 	if x.TTL != nil {
 		w.Key(`,"ttl":`)
 		w.IntExact(*x.TTL, extra, "ttl")
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTaskMetadata)
+	w.EndExtra(start, x.Extra, &membersOfTaskMetadata)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2717,7 +2717,7 @@ func (x *TaskStatusNotificationParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfTaskStatusNotificationParams)
+	extra := x.Extra.ForMembers(&membersOfTaskStatusNotificationParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2749,7 +2749,7 @@ func (x *TaskStatusNotificationParams) EncodeJSON(w *wire.Writer) {
 			w.IntExact(*x.TTL, extra, "ttl")
 		}
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTaskStatusNotificationParams)
+	w.EndExtra(start, x.Extra, &membersOfTaskStatusNotificationParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2759,7 +2759,7 @@ func (x *TextContent) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfTextContent)
+	extra := x.Extra.ForMembers(&membersOfTextContent)
 	if !extra.Absent(1) {
 		w.Key(`,"type":"text"`)
 	}
@@ -2774,7 +2774,7 @@ func (x *TextContent) EncodeJSON(w *wire.Writer) {
 	if !extra.Absent(0) || x.Text != "" {
 		w.KeyText(`,"text":"`, x.Text)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTextContent)
+	w.EndExtra(start, x.Extra, &membersOfTextContent)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2784,7 +2784,7 @@ func (x *TextResourceContents) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfTextResourceContents)
+	extra := x.Extra.ForMembers(&membersOfTextResourceContents)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2798,7 +2798,7 @@ func (x *TextResourceContents) EncodeJSON(w *wire.Writer) {
 	if !extra.Absent(1) || x.URI != "" {
 		w.KeyText(`,"uri":"`, x.URI)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTextResourceContents)
+	w.EndExtra(start, x.Extra, &membersOfTextResourceContents)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2808,7 +2808,7 @@ func (x *TitledMultiSelectEnumSchema) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfTitledMultiSelectEnumSchema)
+	extra := x.Extra.ForMembers(&membersOfTitledMultiSelectEnumSchema)
 	if !extra.Absent(1) {
 		w.Key(`,"type":"array"`)
 	}
@@ -2834,7 +2834,7 @@ func (x *TitledMultiSelectEnumSchema) EncodeJSON(w *wire.Writer) {
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTitledMultiSelectEnumSchema)
+	w.EndExtra(start, x.Extra, &membersOfTitledMultiSelectEnumSchema)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2844,12 +2844,12 @@ func (x *TitledMultiSelectEnumSchemaItems) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfTitledMultiSelectEnumSchemaItems)
+	extra := x.Extra.ForMembers(&membersOfTitledMultiSelectEnumSchemaItems)
 	if !extra.Absent(0) || x.AnyOf != nil {
 		w.Key(`,"anyOf":`)
 		wire.EncodeList(w, x.AnyOf)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTitledMultiSelectEnumSchemaItems)
+	w.EndExtra(start, x.Extra, &membersOfTitledMultiSelectEnumSchemaItems)
 }
 
 // IsZero reports whether no field is set.
@@ -2865,14 +2865,14 @@ func (x *TitledMultiSelectEnumSchemaItemsAnyOfItem) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfTitledMultiSelectEnumSchemaItemsAnyOfItem)
+	extra := x.Extra.ForMembers(&membersOfTitledMultiSelectEnumSchemaItemsAnyOfItem)
 	if !extra.Absent(0) || x.Const != "" {
 		w.KeyText(`,"const":"`, x.Const)
 	}
 	if !extra.Absent(1) || x.Title != "" {
 		w.KeyText(`,"title":"`, x.Title)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTitledMultiSelectEnumSchemaItemsAnyOfItem)
+	w.EndExtra(start, x.Extra, &membersOfTitledMultiSelectEnumSchemaItemsAnyOfItem)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2882,7 +2882,7 @@ func (x *TitledSingleSelectEnumSchema) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfTitledSingleSelectEnumSchema)
+	extra := x.Extra.ForMembers(&membersOfTitledSingleSelectEnumSchema)
 	if !extra.Absent(1) {
 		w.Key(`,"type":"string"`)
 	}
@@ -2899,7 +2899,7 @@ func (x *TitledSingleSelectEnumSchema) EncodeJSON(w *wire.Writer) {
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTitledSingleSelectEnumSchema)
+	w.EndExtra(start, x.Extra, &membersOfTitledSingleSelectEnumSchema)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2909,14 +2909,14 @@ func (x *TitledSingleSelectEnumSchemaOneOfItem) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfTitledSingleSelectEnumSchemaOneOfItem)
+	extra := x.Extra.ForMembers(&membersOfTitledSingleSelectEnumSchemaOneOfItem)
 	if !extra.Absent(0) || x.Const != "" {
 		w.KeyText(`,"const":"`, x.Const)
 	}
 	if !extra.Absent(1) || x.Title != "" {
 		w.KeyText(`,"title":"`, x.Title)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTitledSingleSelectEnumSchemaOneOfItem)
+	w.EndExtra(start, x.Extra, &membersOfTitledSingleSelectEnumSchemaOneOfItem)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2926,7 +2926,7 @@ func (x *Tool) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfTool)
+	extra := x.Extra.ForMembers(&membersOfTool)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2960,7 +2960,7 @@ func (x *Tool) EncodeJSON(w *wire.Writer) {
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTool)
+	w.EndExtra(start, x.Extra, &membersOfTool)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -2989,7 +2989,7 @@ func (x *ToolAnnotations) EncodeJSON(w *wire.Writer) {
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfToolAnnotations)
+	w.EndExtra(start, x.Extra, &membersOfToolAnnotations)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -3002,7 +3002,7 @@ func (x *ToolChoice) EncodeJSON(w *wire.Writer) {
 	if x.Mode != nil {
 		w.KeyText(`,"mode":"`, string(*x.Mode))
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfToolChoice)
+	w.EndExtra(start, x.Extra, &membersOfToolChoice)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -3015,7 +3015,7 @@ func (x *ToolExecution) EncodeJSON(w *wire.Writer) {
 	if x.TaskSupport != nil {
 		w.KeyText(`,"taskSupport":"`, string(*x.TaskSupport))
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfToolExecution)
+	w.EndExtra(start, x.Extra, &membersOfToolExecution)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -3025,7 +3025,7 @@ func (x *ToolInputSchema) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfToolInputSchema)
+	extra := x.Extra.ForMembers(&membersOfToolInputSchema)
 	if !extra.Absent(0) {
 		w.Key(`,"type":"object"`)
 	}
@@ -3040,7 +3040,7 @@ func (x *ToolInputSchema) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"required":`)
 		wire.EncodeListFunc(w, x.Required, (*wire.Writer).Text)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfToolInputSchema)
+	w.EndExtra(start, x.Extra, &membersOfToolInputSchema)
 }
 
 // IsZero reports whether no field is set.
@@ -3072,7 +3072,7 @@ func (x *ToolOutputSchema) EncodeJSON(w *wire.Writer) {
 	if x.Type != nil {
 		w.KeyText(`,"type":"`, *x.Type)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfToolOutputSchema)
+	w.EndExtra(start, x.Extra, &membersOfToolOutputSchema)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -3082,7 +3082,7 @@ func (x *ToolResultContent) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfToolResultContent)
+	extra := x.Extra.ForMembers(&membersOfToolResultContent)
 	if !extra.Absent(2) {
 		w.Key(`,"type":"tool_result"`)
 	}
@@ -3105,7 +3105,7 @@ func (x *ToolResultContent) EncodeJSON(w *wire.Writer) {
 	if !extra.Absent(1) || x.ToolUseID != "" {
 		w.KeyText(`,"toolUseId":"`, x.ToolUseID)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfToolResultContent)
+	w.EndExtra(start, x.Extra, &membersOfToolResultContent)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -3115,7 +3115,7 @@ func (x *ToolUseContent) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfToolUseContent)
+	extra := x.Extra.ForMembers(&membersOfToolUseContent)
 	if !extra.Absent(3) {
 		w.Key(`,"type":"tool_use"`)
 	}
@@ -3133,7 +3133,7 @@ func (x *ToolUseContent) EncodeJSON(w *wire.Writer) {
 	if !extra.Absent(2) || x.Name != "" {
 		w.KeyText(`,"name":"`, x.Name)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfToolUseContent)
+	w.EndExtra(start, x.Extra, &membersOfToolUseContent)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -3143,12 +3143,12 @@ func (x *URLElicitationRequiredErrorData) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfURLElicitationRequiredErrorData)
+	extra := x.Extra.ForMembers(&membersOfURLElicitationRequiredErrorData)
 	if !extra.Absent(0) || x.Elicitations != nil {
 		w.Key(`,"elicitations":`)
 		wire.EncodeList(w, x.Elicitations)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfURLElicitationRequiredErrorData)
+	w.EndExtra(start, x.Extra, &membersOfURLElicitationRequiredErrorData)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -3158,7 +3158,7 @@ func (x *UnsubscribeRequestParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfUnsubscribeRequestParams)
+	extra := x.Extra.ForMembers(&membersOfUnsubscribeRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -3166,7 +3166,7 @@ func (x *UnsubscribeRequestParams) EncodeJSON(w *wire.Writer) {
 	if !extra.Absent(0) || x.URI != "" {
 		w.KeyText(`,"uri":"`, x.URI)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfUnsubscribeRequestParams)
+	w.EndExtra(start, x.Extra, &membersOfUnsubscribeRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -3176,7 +3176,7 @@ func (x *UnsupportedProtocolVersionErrorData) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfUnsupportedProtocolVersionErrorData)
+	extra := x.Extra.ForMembers(&membersOfUnsupportedProtocolVersionErrorData)
 	if !extra.Absent(0) || x.Requested != "" {
 		w.KeyText(`,"requested":"`, x.Requested)
 	}
@@ -3184,7 +3184,7 @@ func (x *UnsupportedProtocolVersionErrorData) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"supported":`)
 		wire.EncodeListFunc(w, x.Supported, (*wire.Writer).Text)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfUnsupportedProtocolVersionErrorData)
+	w.EndExtra(start, x.Extra, &membersOfUnsupportedProtocolVersionErrorData)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -3194,7 +3194,7 @@ func (x *UntitledMultiSelectEnumSchema) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfUntitledMultiSelectEnumSchema)
+	extra := x.Extra.ForMembers(&membersOfUntitledMultiSelectEnumSchema)
 	if !extra.Absent(1) {
 		w.Key(`,"type":"array"`)
 	}
@@ -3220,7 +3220,7 @@ func (x *UntitledMultiSelectEnumSchema) EncodeJSON(w *wire.Writer) {
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfUntitledMultiSelectEnumSchema)
+	w.EndExtra(start, x.Extra, &membersOfUntitledMultiSelectEnumSchema)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -3230,7 +3230,7 @@ func (x *UntitledMultiSelectEnumSchemaItems) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfUntitledMultiSelectEnumSchemaItems)
+	extra := x.Extra.ForMembers(&membersOfUntitledMultiSelectEnumSchemaItems)
 	if !extra.Absent(1) {
 		w.Key(`,"type":"string"`)
 	}
@@ -3238,7 +3238,7 @@ func (x *UntitledMultiSelectEnumSchemaItems) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"enum":`)
 		wire.EncodeListFunc(w, x.Enum, (*wire.Writer).Text)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfUntitledMultiSelectEnumSchemaItems)
+	w.EndExtra(start, x.Extra, &membersOfUntitledMultiSelectEnumSchemaItems)
 }
 
 // IsZero reports whether no field is set.
@@ -3254,7 +3254,7 @@ func (x *UntitledSingleSelectEnumSchema) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfUntitledSingleSelectEnumSchema)
+	extra := x.Extra.ForMembers(&membersOfUntitledSingleSelectEnumSchema)
 	if !extra.Absent(1) {
 		w.Key(`,"type":"string"`)
 	}
@@ -3271,7 +3271,7 @@ func (x *UntitledSingleSelectEnumSchema) EncodeJSON(w *wire.Writer) {
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfUntitledSingleSelectEnumSchema)
+	w.EndExtra(start, x.Extra, &membersOfUntitledSingleSelectEnumSchema)
 }
 
 // EncodeJSON writes one element or a list.

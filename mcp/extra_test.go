@@ -14,12 +14,12 @@ import (
 )
 
 // extraOf returns the Extra of a value that has one.
-func extraOf(v mcp.Value) (x *codec.Extra, ok bool) {
+func extraOf(v mcp.Value) (x *wire.Extra, ok bool) {
 	p := reflect.ValueOf(v).Elem()
 	if p.Kind() != reflect.Struct || !p.FieldByName("Extra").IsValid() {
 		return nil, false
 	}
-	return p.FieldByName("Extra").Addr().Interface().(*codec.Extra), true
+	return p.FieldByName("Extra").Addr().Interface().(*wire.Extra), true
 }
 
 // structs returns the names of the definitions whose Go type has an Extra.
@@ -103,7 +103,7 @@ func TestExtraMovedToAnotherType(t *testing.T) {
 }
 
 // members decodes any object, with all members in the Extra.
-type members struct{ codec.Extra }
+type members struct{ wire.Extra }
 
 func (m *members) DecodeJSON(r *wire.Reader) {
 	r.Object()

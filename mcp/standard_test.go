@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/internal/jsonfault"
 	"github.com/mcpwire/mcpwire/mcp"
 )
@@ -87,7 +88,7 @@ func TestUnmarshalInsideOtherTypes(t *testing.T) {
 			continue
 		}
 		tool := got.Tools["x"]
-		tool.InputSchema.Extra = codec.Extra{}
+		tool.InputSchema.Extra = wire.Extra{}
 		got.Tools["x"] = tool
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", engine.name, diff)

@@ -28,10 +28,11 @@ import (
 	"encoding/json"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
-// This generated code needs a version of package codec that declares this constant.
-const _ = codec.GeneratedVersion2
+// This generated code needs a version of package wire that declares this constant.
+const _ = wire.GeneratedVersion3
 
 // Revision names a revision of the protocol, in the protocol's own notation.
 type Revision string
@@ -67,7 +68,7 @@ type Annotated struct {
 	Annotations *AnnotatedAnnotations
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // AnnotatedAnnotations is the type of Annotated.annotations. It gives hints on the audience and the
@@ -81,7 +82,7 @@ type AnnotatedAnnotations struct {
 	Priority *float64
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // Annotations are hints from the server on how a client should use or show an object. The client
@@ -100,7 +101,7 @@ type Annotations struct {
 	Priority *float64
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // AudioContent is a content block that holds audio.
@@ -123,7 +124,7 @@ type AudioContent struct {
 	MIMEType string
 
 	// Extra keeps the members that have no field here. The member "type" is always "audio".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // BaseMetadata is the common base of objects with two names: one for programs and one for people.
@@ -138,7 +139,7 @@ type BaseMetadata struct {
 	Title *string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // BlobResourceContents holds binary contents of a resource. TextResourceContents is its counterpart
@@ -158,7 +159,7 @@ type BlobResourceContents struct {
 	URI string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // BooleanSchema describes a yes-or-no field of an elicitation form.
@@ -175,7 +176,7 @@ type BooleanSchema struct {
 	Title *string
 
 	// Extra keeps the members that have no field here. The member "type" is always "boolean".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // CacheableResult is the common base of results that a client may cache.
@@ -198,7 +199,7 @@ type CacheableResult struct {
 	TTLMs int64
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // CallToolRequestParams are the arguments of tools/call: the tool to run and its arguments.
@@ -226,7 +227,7 @@ type CallToolRequestParams struct {
 	Task *TaskMetadata
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // CallToolResult is the output of a tool call. A failure inside the tool is reported here with
@@ -254,7 +255,7 @@ type CallToolResult struct {
 	StructuredContent json.RawMessage
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // CancelTaskRequestParams is the type of CancelTaskRequest.params. It names the task to cancel.
@@ -263,7 +264,7 @@ type CancelTaskRequestParams struct {
 	TaskID string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // CancelTaskResult is the response to tasks/cancel: the task in its new state, with status
@@ -285,7 +286,7 @@ type CancelTaskResult struct {
 	TTL           *int64
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // CancelledNotificationParams are the request to cancel and an optional reason.
@@ -305,7 +306,7 @@ type CancelledNotificationParams struct {
 	RequestID RequestID
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ClientCapabilities are the optional features that a client supports. The client declares them for
@@ -333,7 +334,7 @@ type ClientCapabilities struct {
 	Tasks *ClientCapabilitiesTasks
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ClientCapabilitiesElicitation is the type of ClientCapabilities.elicitation. It declares that the
@@ -346,7 +347,7 @@ type ClientCapabilitiesElicitation struct {
 	URL json.RawMessage
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ClientCapabilitiesRoots is the type of ClientCapabilities.roots. It declares that servers can
@@ -357,7 +358,7 @@ type ClientCapabilitiesRoots struct {
 	ListChanged *bool
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ClientCapabilitiesSampling is the type of ClientCapabilities.sampling. It declares that the
@@ -371,7 +372,7 @@ type ClientCapabilitiesSampling struct {
 	Tools json.RawMessage
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ClientCapabilitiesTasks is the type of ClientCapabilities.tasks. It declares that the client can
@@ -386,7 +387,7 @@ type ClientCapabilitiesTasks struct {
 	Requests *ClientCapabilitiesTasksRequests
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ClientCapabilitiesTasksRequests is the type of ClientCapabilities.tasks.requests. It lists the
@@ -398,7 +399,7 @@ type ClientCapabilitiesTasksRequests struct {
 	Sampling *ClientCapabilitiesTasksRequestsSampling
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ClientCapabilitiesTasksRequestsElicitation is the type of
@@ -409,7 +410,7 @@ type ClientCapabilitiesTasksRequestsElicitation struct {
 	Create json.RawMessage
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ClientCapabilitiesTasksRequestsSampling is the type of
@@ -420,7 +421,7 @@ type ClientCapabilitiesTasksRequestsSampling struct {
 	CreateMessage json.RawMessage
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // CompleteRequestParams are the arguments of completion/complete: a prompt or resource template,
@@ -440,7 +441,7 @@ type CompleteRequestParams struct {
 	Ref CompletionReference
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // CompleteRequestParamsArgument is the type of CompleteRequestParams.argument. It names the
@@ -452,7 +453,7 @@ type CompleteRequestParamsArgument struct {
 	Value string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // CompleteRequestParamsContext is the type of CompleteRequestParams.context. It supplies context on
@@ -462,7 +463,7 @@ type CompleteRequestParamsContext struct {
 	Arguments map[string]string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // CompleteResult is the server's list of suggestions for an argument.
@@ -480,7 +481,7 @@ type CompleteResult struct {
 	ResultType *string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // CompleteResultCompletion is the type of CompleteResult.completion. It contains the suggestions
@@ -496,7 +497,7 @@ type CompleteResultCompletion struct {
 	Values []string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // CreateMessageRequest asks the client to have a language model generate the next message of a
@@ -516,7 +517,7 @@ type CreateMessageRequest struct {
 
 	// Extra keeps the members that have no field here. The member "method" is always
 	// "sampling/createMessage".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // CreateMessageRequestParams are the arguments of sampling/createMessage: a conversation, and
@@ -562,7 +563,7 @@ type CreateMessageRequestParams struct {
 	Tools []Tool
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // CreateMessageResult is the message that the client's model generated. The client should let its
@@ -585,7 +586,7 @@ type CreateMessageResult struct {
 	StopReason *string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // CreateTaskResult is the immediate response to a request that the receiver runs as a task. The
@@ -604,7 +605,7 @@ type CreateTaskResult struct {
 	Task Task
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // DiscoverResult describes the server: its protocol versions, capabilities and instructions.
@@ -636,7 +637,7 @@ type DiscoverResult struct {
 	TTLMs int64
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ElicitRequest asks the client to obtain input from its user. The response is an ElicitResult.
@@ -657,7 +658,7 @@ type ElicitRequest struct {
 
 	// Extra keeps the members that have no field here. The member "method" is always
 	// "elicitation/create".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ElicitRequestFormParams are the arguments of elicitation/create in form mode, in which the user
@@ -683,7 +684,7 @@ type ElicitRequestFormParams struct {
 	Task *TaskMetadata
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ElicitRequestFormParamsRequestedSchema is the type of ElicitRequestFormParams.requestedSchema. It
@@ -697,7 +698,7 @@ type ElicitRequestFormParamsRequestedSchema struct {
 	Required []string
 
 	// Extra keeps the members that have no field here. The member "type" is always "object".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ElicitRequestURLParams are the arguments of elicitation/create in URL mode, in which the user
@@ -726,7 +727,7 @@ type ElicitRequestURLParams struct {
 	URL string
 
 	// Extra keeps the members that have no field here. The member "mode" is always "url".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ElicitResult is the user's response to an elicitation.
@@ -747,7 +748,7 @@ type ElicitResult struct {
 	Content map[string]ElicitResultContentValue
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ElicitationCompleteNotificationParams is the type of ElicitationCompleteNotification.params. It
@@ -757,7 +758,7 @@ type ElicitationCompleteNotificationParams struct {
 	ElicitationID string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // EmbeddedResource is a content block that contains a resource, so that the client need not read
@@ -776,7 +777,7 @@ type EmbeddedResource struct {
 	Resource AnyResourceContents
 
 	// Extra keeps the members that have no field here. The member "type" is always "resource".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // Error is a JSON-RPC 2.0 error object: a code, a short message and optional details.
@@ -792,7 +793,7 @@ type Error struct {
 	Message string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // GetPromptRequestParams are the arguments of prompts/get: the prompt and the values of its
@@ -816,7 +817,7 @@ type GetPromptRequestParams struct {
 	RequestState *string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // GetPromptResult is a prompt with its arguments filled in, ready for a model.
@@ -836,7 +837,7 @@ type GetPromptResult struct {
 	ResultType *string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // GetTaskPayloadRequestParams is the type of GetTaskPayloadRequest.params. It names the task whose
@@ -846,7 +847,7 @@ type GetTaskPayloadRequestParams struct {
 	TaskID string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // GetTaskPayloadResult is the result of a task. It has the members of the original request's
@@ -861,7 +862,7 @@ type GetTaskPayloadResult struct {
 	Meta *ResultMetaObject
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // GetTaskRequestParams is the type of GetTaskRequest.params. It names the task to report.
@@ -870,7 +871,7 @@ type GetTaskRequestParams struct {
 	TaskID string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // GetTaskResult is the state of a task. It does not contain the result; tasks/result returns that.
@@ -891,7 +892,7 @@ type GetTaskResult struct {
 	TTL           *int64
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // Icon is an image that represents an object in a user interface. Clients treat it as untrusted
@@ -914,7 +915,7 @@ type Icon struct {
 	Theme *IconTheme
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // Icons is the common base of objects that can have icons.
@@ -928,7 +929,7 @@ type Icons struct {
 	Icons []Icon
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ImageContent is a content block that holds an image.
@@ -949,7 +950,7 @@ type ImageContent struct {
 	MIMEType string
 
 	// Extra keeps the members that have no field here. The member "type" is always "image".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // Implementation is the name and version of client or server software, as reported by that
@@ -972,7 +973,7 @@ type Implementation struct {
 	WebsiteURL *string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // InitializeRequestParams are the arguments of initialize: the client's identity, protocol version
@@ -995,7 +996,7 @@ type InitializeRequestParams struct {
 	ProtocolVersion string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // InitializeResult is the server's part of the handshake.
@@ -1019,7 +1020,7 @@ type InitializeResult struct {
 	ServerInfo Implementation
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // InputRequiredResult is the response of a server that needs input from the client. The client
@@ -1043,7 +1044,7 @@ type InputRequiredResult struct {
 	ResultType string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // InputResponseRequestParams are the common base of the arguments of requests that can be repeated
@@ -1064,7 +1065,7 @@ type InputResponseRequestParams struct {
 	RequestState *string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // LegacyTitledEnumSchema describes a form field for one choice, with labels in enumNames. New code
@@ -1087,7 +1088,7 @@ type LegacyTitledEnumSchema struct {
 	Title *string
 
 	// Extra keeps the members that have no field here. The member "type" is always "string".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ListPromptsResult is one page of the server's prompts.
@@ -1114,7 +1115,7 @@ type ListPromptsResult struct {
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ListResourceTemplatesResult is one page of the server's resource templates.
@@ -1141,7 +1142,7 @@ type ListResourceTemplatesResult struct {
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ListResourcesResult is one page of the server's resources. It need not include resources that
@@ -1169,7 +1170,7 @@ type ListResourcesResult struct {
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ListRootsRequest asks the client for its roots, the directories and files in which the server may
@@ -1187,7 +1188,7 @@ type ListRootsRequest struct {
 	Params *RequestParams
 
 	// Extra keeps the members that have no field here. The member "method" is always "roots/list".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ListRootsResult is the list of the client's roots.
@@ -1202,7 +1203,7 @@ type ListRootsResult struct {
 	Roots []Root
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ListTasksResult is one page of the receiver's tasks.
@@ -1221,7 +1222,7 @@ type ListTasksResult struct {
 	Tasks []Task
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ListToolsResult is one page of the server's tools.
@@ -1248,7 +1249,7 @@ type ListToolsResult struct {
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // LoggingMessageNotificationParams are a log record.
@@ -1267,7 +1268,7 @@ type LoggingMessageNotificationParams struct {
 	Logger *string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // MetaObject is the value of a _meta field. It maps names to metadata of any form. A name may have
@@ -1277,7 +1278,7 @@ type LoggingMessageNotificationParams struct {
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#metaobject
 type MetaObject struct {
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // MissingRequiredClientCapabilityErrorData is the type of
@@ -1288,7 +1289,7 @@ type MissingRequiredClientCapabilityErrorData struct {
 	RequiredCapabilities ClientCapabilities
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ModelHint suggests a model for sampling. The protocol defines only name; the client may interpret
@@ -1301,7 +1302,7 @@ type ModelHint struct {
 	Name *string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ModelPreferences are the server's preferences for the model that the client chooses for sampling.
@@ -1321,7 +1322,7 @@ type ModelPreferences struct {
 	SpeedPriority *float64
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // NotificationMetaObject is the _meta of a notification: a MetaObject with members defined by the
@@ -1338,7 +1339,7 @@ type NotificationMetaObject struct {
 	SubscriptionID RequestID
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // NotificationParams are the members common to the params of all notifications.
@@ -1350,7 +1351,7 @@ type NotificationParams struct {
 	Meta *NotificationMetaObject
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // NumberSchema describes a numeric field of an elicitation form.
@@ -1373,7 +1374,7 @@ type NumberSchema struct {
 	Type NumberSchemaType
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // PaginatedRequestParams are the arguments of requests with paginated results.
@@ -1389,7 +1390,7 @@ type PaginatedRequestParams struct {
 	Cursor *string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // PaginatedResult is the common base of paginated results.
@@ -1408,7 +1409,7 @@ type PaginatedResult struct {
 	ResultType *string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ProgressNotificationParams are a progress report.
@@ -1430,7 +1431,7 @@ type ProgressNotificationParams struct {
 	Total *float64
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // Prompt is a message or conversation that the server offers, usually for users to choose by name.
@@ -1456,7 +1457,7 @@ type Prompt struct {
 	Title *string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // PromptArgument describes one argument of a prompt.
@@ -1473,7 +1474,7 @@ type PromptArgument struct {
 	Title *string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // PromptMessage is one message of a filled-in prompt. Unlike a SamplingMessage, it can contain
@@ -1487,7 +1488,7 @@ type PromptMessage struct {
 	Role Role
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // PromptReference refers to the prompt whose argument to complete.
@@ -1500,7 +1501,7 @@ type PromptReference struct {
 	Title *string
 
 	// Extra keeps the members that have no field here. The member "type" is always "ref/prompt".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ReadResourceRequestParams are the arguments of resources/read.
@@ -1521,7 +1522,7 @@ type ReadResourceRequestParams struct {
 	URI string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ReadResourceResult holds the contents of a resource.
@@ -1546,7 +1547,7 @@ type ReadResourceResult struct {
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // RelatedTaskMetadata links a message to a task. It is the value of the _meta key
@@ -1560,7 +1561,7 @@ type RelatedTaskMetadata struct {
 	TaskID string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // RequestMetaObject is the _meta of a request: a MetaObject with members defined by the protocol.
@@ -1592,7 +1593,7 @@ type RequestMetaObject struct {
 	ProgressToken ProgressToken
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // RequestParams are the members common to the params of all requests.
@@ -1604,7 +1605,7 @@ type RequestParams struct {
 	Meta *RequestMetaObject
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // Resource is an object that clients can read from the server, such as a file or a database record.
@@ -1638,7 +1639,7 @@ type Resource struct {
 	URI string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ResourceContents is the common base of TextResourceContents and BlobResourceContents.
@@ -1655,7 +1656,7 @@ type ResourceContents struct {
 	URI string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ResourceLink is a content block that refers to a resource without its contents. resources/list
@@ -1689,7 +1690,7 @@ type ResourceLink struct {
 	URI string
 
 	// Extra keeps the members that have no field here. The member "type" is always "resource_link".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ResourceRequestParams are the arguments of requests about a single resource.
@@ -1705,7 +1706,7 @@ type ResourceRequestParams struct {
 	URI string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ResourceTemplate is a pattern for resource URIs, with variables for the client to fill in.
@@ -1734,7 +1735,7 @@ type ResourceTemplate struct {
 	URITemplate string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ResourceTemplateReference refers to the resource template whose variable to complete.
@@ -1745,7 +1746,7 @@ type ResourceTemplateReference struct {
 	URI string
 
 	// Extra keeps the members that have no field here. The member "type" is always "ref/resource".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ResourceUpdatedNotificationParams name the resource that has changed.
@@ -1760,7 +1761,7 @@ type ResourceUpdatedNotificationParams struct {
 	URI string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // Result is the response to a successful request: the base of all results. It may have any other
@@ -1776,7 +1777,7 @@ type Result struct {
 	ResultType *string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ResultMetaObject is the _meta of a result: a MetaObject with members defined by the protocol.
@@ -1795,7 +1796,7 @@ type ResultMetaObject struct {
 	ServerInfo *Implementation
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // Root is a directory or file of the client that the server may use.
@@ -1812,7 +1813,7 @@ type Root struct {
 	URI string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // SamplingMessage is one message of a conversation with a language model in sampling/createMessage.
@@ -1831,7 +1832,7 @@ type SamplingMessage struct {
 	Role Role
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ServerCapabilities are the features that a server supports. An absent member means that the
@@ -1861,7 +1862,7 @@ type ServerCapabilities struct {
 	Tools *ServerCapabilitiesTools
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ServerCapabilitiesPrompts is the type of ServerCapabilities.prompts. It declares that the server
@@ -1872,7 +1873,7 @@ type ServerCapabilitiesPrompts struct {
 	ListChanged *bool
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ServerCapabilitiesResources is the type of ServerCapabilities.resources. It declares that the
@@ -1886,7 +1887,7 @@ type ServerCapabilitiesResources struct {
 	Subscribe *bool
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ServerCapabilitiesTasks is the type of ServerCapabilities.tasks. It declares that the server can
@@ -1901,7 +1902,7 @@ type ServerCapabilitiesTasks struct {
 	Requests *ServerCapabilitiesTasksRequests
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ServerCapabilitiesTasksRequests is the type of ServerCapabilities.tasks.requests. It lists the
@@ -1911,7 +1912,7 @@ type ServerCapabilitiesTasksRequests struct {
 	Tools *ServerCapabilitiesTasksRequestsTools
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ServerCapabilitiesTasksRequestsTools is the type of ServerCapabilities.tasks.requests.tools. It
@@ -1922,7 +1923,7 @@ type ServerCapabilitiesTasksRequestsTools struct {
 	Call json.RawMessage
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ServerCapabilitiesTools is the type of ServerCapabilities.tools. It declares that the server has
@@ -1933,7 +1934,7 @@ type ServerCapabilitiesTools struct {
 	ListChanged *bool
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // SetLevelRequestParams are the arguments of logging/setLevel.
@@ -1950,7 +1951,7 @@ type SetLevelRequestParams struct {
 	Level LoggingLevel
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // StringSchema describes a text field of an elicitation form.
@@ -1973,7 +1974,7 @@ type StringSchema struct {
 	Title *string
 
 	// Extra keeps the members that have no field here. The member "type" is always "string".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // SubscribeRequestParams are the arguments of resources/subscribe.
@@ -1991,7 +1992,7 @@ type SubscribeRequestParams struct {
 	URI string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // SubscriptionFilter selects the notifications of a subscription. The server does not send those
@@ -2011,7 +2012,7 @@ type SubscriptionFilter struct {
 	ToolsListChanged *bool
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // SubscriptionsAcknowledgedNotificationParams list the notifications that a new subscription
@@ -2029,7 +2030,7 @@ type SubscriptionsAcknowledgedNotificationParams struct {
 	Notifications SubscriptionFilter
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // SubscriptionsListenRequestParams are the arguments of subscriptions/listen.
@@ -2045,7 +2046,7 @@ type SubscriptionsListenRequestParams struct {
 	Notifications SubscriptionFilter
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // SubscriptionsListenResult ends a subscription. The server sends it when it closes the stream on
@@ -2063,7 +2064,7 @@ type SubscriptionsListenResult struct {
 	ResultType string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // SubscriptionsListenResultMetaObject is the _meta of a SubscriptionsListenResult: a
@@ -2081,7 +2082,7 @@ type SubscriptionsListenResultMetaObject struct {
 	SubscriptionID RequestID
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // Task is a long-running operation, as reported by its receiver. The receiver stores the task. The
@@ -2111,7 +2112,7 @@ type Task struct {
 	TTL *int64
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // TaskAugmentedRequestParams are the common base of the arguments of requests that can become
@@ -2130,7 +2131,7 @@ type TaskAugmentedRequestParams struct {
 	Task *TaskMetadata
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // TaskMetadata asks the receiver to run a request as a task. It may be empty.
@@ -2144,7 +2145,7 @@ type TaskMetadata struct {
 	TTL *int64
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // TaskStatusNotificationParams are the task in its new state, without its result.
@@ -2165,7 +2166,7 @@ type TaskStatusNotificationParams struct {
 	TTL           *int64
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // TextContent is a content block that holds text.
@@ -2183,7 +2184,7 @@ type TextContent struct {
 	Text string
 
 	// Extra keeps the members that have no field here. The member "type" is always "text".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // TextResourceContents holds text contents of a resource. BlobResourceContents is its counterpart
@@ -2203,7 +2204,7 @@ type TextResourceContents struct {
 	URI string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // TitledMultiSelectEnumSchema describes a form field for any number of choices from a fixed set,
@@ -2227,7 +2228,7 @@ type TitledMultiSelectEnumSchema struct {
 	Title *string
 
 	// Extra keeps the members that have no field here. The member "type" is always "array".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // TitledMultiSelectEnumSchemaItems is the type of TitledMultiSelectEnumSchema.items. It describes
@@ -2237,7 +2238,7 @@ type TitledMultiSelectEnumSchemaItems struct {
 	AnyOf []TitledMultiSelectEnumSchemaItemsAnyOfItem
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // TitledMultiSelectEnumSchemaItemsAnyOfItem is the type of the elements of
@@ -2249,7 +2250,7 @@ type TitledMultiSelectEnumSchemaItemsAnyOfItem struct {
 	Title string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // TitledSingleSelectEnumSchema describes a form field for one choice from a fixed set, with labels.
@@ -2268,7 +2269,7 @@ type TitledSingleSelectEnumSchema struct {
 	Title *string
 
 	// Extra keeps the members that have no field here. The member "type" is always "string".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // TitledSingleSelectEnumSchemaOneOfItem is the type of the elements of
@@ -2280,7 +2281,7 @@ type TitledSingleSelectEnumSchemaOneOfItem struct {
 	Title string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // Tool is a function that the server offers and the client's model can call.
@@ -2318,7 +2319,7 @@ type Tool struct {
 	Title *string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ToolAnnotations are hints on the behavior of a tool. They may be wrong: a client should not base
@@ -2343,7 +2344,7 @@ type ToolAnnotations struct {
 	Title *string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ToolChoice controls the model's use of tools in a sampling request.
@@ -2356,7 +2357,7 @@ type ToolChoice struct {
 	Mode *ToolChoiceMode
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ToolExecution describes how a tool can run.
@@ -2370,7 +2371,7 @@ type ToolExecution struct {
 	TaskSupport *TaskSupport
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ToolInputSchema is the type of Tool.inputSchema. It describes the arguments of the tool by a JSON
@@ -2385,7 +2386,7 @@ type ToolInputSchema struct {
 	Required []string
 
 	// Extra keeps the members that have no field here. The member "type" is always "object".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ToolOutputSchema is the type of Tool.outputSchema. It describes structuredContent of the tool's
@@ -2404,7 +2405,7 @@ type ToolOutputSchema struct {
 	Type *string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ToolResultContent is the result of a tool call in a sampling conversation. It is part of a user
@@ -2429,7 +2430,7 @@ type ToolResultContent struct {
 	ToolUseID string
 
 	// Extra keeps the members that have no field here. The member "type" is always "tool_result".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // ToolUseContent is a tool call that the model requests in a sampling conversation. It is part of
@@ -2451,7 +2452,7 @@ type ToolUseContent struct {
 	Name string
 
 	// Extra keeps the members that have no field here. The member "type" is always "tool_use".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // URLElicitationRequiredErrorData is the type of URLElicitationRequiredError.error.data. It
@@ -2461,7 +2462,7 @@ type URLElicitationRequiredErrorData struct {
 	Elicitations []ElicitRequestURLParams
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // UnsubscribeRequestParams are the arguments of resources/unsubscribe.
@@ -2478,7 +2479,7 @@ type UnsubscribeRequestParams struct {
 	URI string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // UnsupportedProtocolVersionErrorData is the type of UnsupportedProtocolVersionError.error.data. It
@@ -2490,7 +2491,7 @@ type UnsupportedProtocolVersionErrorData struct {
 	Supported []string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // UntitledMultiSelectEnumSchema describes a form field for any number of choices from a fixed set,
@@ -2514,7 +2515,7 @@ type UntitledMultiSelectEnumSchema struct {
 	Title *string
 
 	// Extra keeps the members that have no field here. The member "type" is always "array".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // UntitledMultiSelectEnumSchemaItems is the type of UntitledMultiSelectEnumSchema.items. It
@@ -2524,7 +2525,7 @@ type UntitledMultiSelectEnumSchemaItems struct {
 	Enum []string
 
 	// Extra keeps the members that have no field here. The member "type" is always "string".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // UntitledSingleSelectEnumSchema describes a form field for one choice from a fixed set, without
@@ -2544,7 +2545,7 @@ type UntitledSingleSelectEnumSchema struct {
 	Title *string
 
 	// Extra keeps the members that have no field here. The member "type" is always "string".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // SamplingContent is the type of CreateMessageResult.content. It holds the generated content: a

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/internal/jsonfault"
 )
 
@@ -24,7 +25,7 @@ type Error struct {
 	Code    int64           // saturated if it does not fit; Extra then has its text
 	Message string          // one short sentence
 	Data    json.RawMessage // any value; nil if absent
-	Extra   codec.Extra     // unknown members
+	Extra   wire.Extra      // unknown members
 }
 
 // Error returns the message and the code.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
 // ID is the id of a request: a string or an integer, compared by its exact text and type. The zero
@@ -51,7 +52,7 @@ type Message struct {
 	// place of Params or Result, which must then be nil.
 	Payload codec.Value
 	// Extra holds unknown members. The id of an error response is there if it is null.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // NewRequest returns a request. Params must be an object, or nil for none.

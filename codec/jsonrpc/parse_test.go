@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/internal/hostile"
 	"github.com/mcpwire/mcpwire/internal/jsonfault"
 )
@@ -23,7 +24,7 @@ func number(text codec.Number) ID {
 	return id
 }
 
-func extra(pairs ...string) (x codec.Extra) {
+func extra(pairs ...string) (x wire.Extra) {
 	for i := 0; i < len(pairs); i += 2 {
 		x.Set(pairs[i], json.RawMessage(pairs[i+1]))
 	}
@@ -48,8 +49,8 @@ func TestMessageSurvivesRoundTrip(t *testing.T) {
 		{"error without id", `{"jsonrpc":"2.0","error":{"code":1,"message":""}}`, NewErrorResponse(ID{}, &Error{Code: 1})},
 		{"error with null id", `{"jsonrpc":"2.0","error":{"code":1,"message":""},"id":null}`,
 			Message{Kind: KindErrorResponse, Error: &Error{Code: 1}, Extra: extra("id", "null")}},
-		{"error with data", `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m","data":[{"a":1}]}}`, NewErrorResponse(one, &Error{1, "m", json.RawMessage(`[{"a":1}]`), codec.Extra{}})},
-		{"error with null data", `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m","data":null}}`, NewErrorResponse(one, &Error{1, "m", json.RawMessage(`null`), codec.Extra{}})},
+		{"error with data", `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m","data":[{"a":1}]}}`, NewErrorResponse(one, &Error{1, "m", json.RawMessage(`[{"a":1}]`), wire.Extra{}})},
+		{"error with null data", `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m","data":null}}`, NewErrorResponse(one, &Error{1, "m", json.RawMessage(`null`), wire.Extra{}})},
 		{"error with unknown members", `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m","type":"t","Code":null}}`, NewErrorResponse(one, &Error{1, "m", nil, extra("type", `"t"`, "Code", "null")})},
 		{"unknown members", `{"jsonrpc":"2.0","id":1,"method":"m","x":{"y":[]},"ID":7,"":null}`, Message{Kind: KindRequest, ID: one, Method: "m", Extra: extra("x", `{"y":[]}`, "ID", "7", "", "null")}},
 		{"response with params", `{"jsonrpc":"2.0","id":1,"result":{},"params":[1]}`, Message{Kind: KindResponse, ID: one, Result: object, Extra: extra("params", "[1]")}},

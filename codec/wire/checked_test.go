@@ -35,7 +35,7 @@ func TestWriterChecksChangedRawValue(t *testing.T) {
 		"appended to, the former value":    {func() json.RawMessage { r := read(`[1,2]`); _ = append(r, "01234567"...); r[2] = ';'; return r }(), codec.ErrSyntax},
 		"with NoCopy":                      {func() json.RawMessage { r := read(`[1,2]`, codec.NoCopy()); r[2] = ';'; return r }(), codec.ErrSyntax},
 		"with room behind it":              {append(make(json.RawMessage, 0, 100), `[1;2]`...), codec.ErrSyntax},
-		"marshalled, and a byte written":   {func() json.RawMessage { r, _ := codec.Marshal(codec.Number("12")); r[0] = '-'; r[1] = '-'; return r }(), jsonfault.Number},
+		"marshalled, and a byte written":   {func() json.RawMessage { r, _ := codec.Number("12").MarshalJSON(); r[0] = '-'; r[1] = '-'; return r }(), jsonfault.Number},
 	} {
 		w := wire.NewWriter(nil)
 		w.Raw(c.raw)

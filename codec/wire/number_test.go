@@ -194,10 +194,10 @@ func TestWriterFormatsFloatsLikeEncodingJSON(t *testing.T) {
 func TestNumberKeepsItsText(t *testing.T) {
 	for _, text := range []string{"1.0", "1e3", "-0", "0.10", "123456789012345678901234567890", "1E+400"} {
 		var n codec.Number
-		if err := codec.Unmarshal([]byte(text), &n); err != nil || string(n) != text {
+		if err := n.UnmarshalJSON([]byte(text)); err != nil || string(n) != text {
 			t.Errorf("%s: got %s, %v", text, n, err)
 		}
-		if out, err := codec.Marshal(n); err != nil || string(out) != text {
+		if out, err := n.MarshalJSON(); err != nil || string(out) != text {
 			t.Errorf("%s: wrote %s, %v", text, out, err)
 		}
 		var std []codec.Number
@@ -212,7 +212,7 @@ func TestNumberKeepsItsText(t *testing.T) {
 
 func TestWriterRejectsInvalidNumber(t *testing.T) {
 	for text, want := range map[codec.Number]error{"": codec.ErrNoValue, " 1": jsonfault.Number, "1 ": jsonfault.Number, "01": jsonfault.Number, "1,2": jsonfault.Number, "NaN": jsonfault.Number, "-": jsonfault.Number, "1\n": jsonfault.Number} {
-		_, err := codec.Marshal(text)
+		_, err := text.MarshalJSON()
 		place{want, 0, ""}.check(t, "", err)
 		if _, ok := text.Int(); ok {
 			t.Errorf("%q: has an int64", text)

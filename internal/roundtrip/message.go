@@ -14,7 +14,7 @@ import (
 // message is a JSON-RPC message. Its params or its result have a Go type, the rest is raw.
 type message struct {
 	payload codec.Value // nil if there is none
-	rest    codec.Extra
+	rest    wire.Extra
 
 	member string // "params" or "result"
 	method string
@@ -39,7 +39,7 @@ func (p Package) newMessage(doc *load.Document, definition string) codec.Value {
 }
 
 func (m *message) DecodeJSON(r *wire.Reader) {
-	m.payload, m.rest = nil, codec.Extra{}
+	m.payload, m.rest = nil, wire.Extra{}
 	r.Object()
 	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
 		if string(name) == m.member {

@@ -427,7 +427,7 @@ func findUnknown(at string, v reflect.Value) string {
 		if v.Type().Name() == "Unknown" {
 			return cmp.Or(at, "the root")
 		}
-		if v.Type().PkgPath() == reflect.TypeFor[codec.Extra]().PkgPath() {
+		if v.Type().PkgPath() == reflect.TypeFor[wire.Extra]().PkgPath() {
 			return ""
 		}
 		for i := range v.NumField() {

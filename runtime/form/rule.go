@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/internal/pattern"
 	"github.com/mcpwire/mcpwire/mcp"
 )
@@ -49,7 +50,7 @@ func textRule(s *mcp.StringSchema, patterns *pattern.Set) func(Value) error {
 	}
 }
 
-func patternOf(x codec.Extra, patterns *pattern.Set) *pattern.Pattern {
+func patternOf(x wire.Extra, patterns *pattern.Set) *pattern.Pattern {
 	raw, ok := x.Get("pattern")
 	if !ok {
 		return nil

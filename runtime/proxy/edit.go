@@ -131,7 +131,7 @@ func mergeObjects(a, b json.RawMessage) json.RawMessage {
 	if len(a) == 0 {
 		return b
 	}
-	var members codec.Extra
+	var members wire.Extra
 	for _, object := range []json.RawMessage{b, a} {
 		codec.ReadPart(object, func(r *wire.Reader) {
 			for r.Object(); r.More(); {

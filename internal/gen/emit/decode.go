@@ -36,7 +36,7 @@ func (w *printer) decodeStruct(s *ir.Struct) {
 		w.f("\t}\n}\n\n")
 		return
 	}
-	w.f("\to := r.Enter(&membersOf%s, (*wire.Extra)(&x.Extra))\n", s.GoName)
+	w.f("\to := r.Enter(&membersOf%s, &x.Extra)\n", s.GoName)
 	w.f("\tfor i := o.Next(); i >= 0; i = o.Next() {\n\t\tswitch i {\n")
 	for _, f := range fields {
 		w.f("\t\tcase %d: // %s\n", f.Bit, strings.Trim(literal(f.JSON), "`"))
@@ -78,7 +78,7 @@ func (w *printer) members(s *ir.Struct, fields []*ir.Field) {
 func (w *printer) decodeRest(s *ir.Struct) {
 	switch {
 	case s.Rest == nil && len(s.Fields) == 0:
-		w.f("r.Extra((*wire.Extra)(&x.Extra))\n")
+		w.f("r.Extra(&x.Extra)\n")
 		return
 	case s.Rest == nil:
 		w.f("o.Extra()\n")
@@ -107,7 +107,7 @@ func (w *printer) decodeField(f *ir.Field) {
 	case isNullable && f.Presence == ir.Plain:
 		w.f("if !r.Null() {\n%s = %s\n}\n", field, newMember(nullable.Elem))
 	case isNullable:
-		w.f("%s = &codec.Nullable[%s]{Null: r.Null()}\nif !%[1]s.Null {\n%[1]s.Value = %[3]s\n}\n", field, goType(nullable.Elem), readMember(nullable.Elem))
+		w.f("%s = &wire.Nullable[%s]{Null: r.Null()}\nif !%[1]s.Null {\n%[1]s.Value = %[3]s\n}\n", field, goType(nullable.Elem), readMember(nullable.Elem))
 		if f.Open {
 			w.f("%s = wire.KeepMismatch(&o, %[1]s)\n", field)
 		}

@@ -334,7 +334,7 @@ func valueType(t ir.Type) string {
 func fieldType(f *ir.Field) string {
 	if f.Presence == ir.Pointer {
 		if n, ok := nullable(f.Type); ok {
-			return "*codec.Nullable[" + goType(n.Elem) + "]"
+			return "*wire.Nullable[" + goType(n.Elem) + "]"
 		}
 		return "*" + goType(f.Type)
 	}

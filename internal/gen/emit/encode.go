@@ -28,7 +28,7 @@ func (w *printer) encode() {
 func (w *printer) encodeStruct(s *ir.Struct) {
 	w.f("// EncodeJSON writes x as an object: its fields, then the members in x.Extra.\nfunc (x *%s) EncodeJSON(w *wire.Writer) {\n\tif x == nil {\n\t\tw.Fail(\"\", codec.ErrNoValue)\n\t\treturn\n\t}\n\tstart := w.Begin()\n", s.GoName)
 	if slices.ContainsFunc(s.Fields, asksExtra) {
-		w.f("\textra := wire.Extra(x.Extra).ForMembers(&membersOf%s)\n", s.GoName)
+		w.f("\textra := x.Extra.ForMembers(&membersOf%s)\n", s.GoName)
 	}
 	for _, f := range tagsFirst(s.Fields) {
 		key := "w.Key(" + literal(","+quote(f.JSON)+":") + ")"
@@ -62,9 +62,9 @@ func (w *printer) encodeStruct(s *ir.Struct) {
 		w.f("\twire.WriteMembers(w, x.AdditionalProperties, %s)\n", writer(s.Rest))
 	}
 	if len(s.Fields) > 0 {
-		w.f("\tw.EndExtra(start, wire.Extra(x.Extra), &membersOf%s)\n}\n\n", s.GoName)
+		w.f("\tw.EndExtra(start, x.Extra, &membersOf%s)\n}\n\n", s.GoName)
 	} else {
-		w.f("\tw.EndExtra(start, wire.Extra(x.Extra), nil)\n}\n\n")
+		w.f("\tw.EndExtra(start, x.Extra, nil)\n}\n\n")
 	}
 	if s.Embedded {
 		w.f("// IsZero reports whether no field is set.\nfunc (x *%s) IsZero() bool {\n\treturn %s\n}\n\n", s.GoName, strings.Join(each(s, "x", isUnset), " &&\n\t\t"))

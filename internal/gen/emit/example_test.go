@@ -55,6 +55,6 @@ func ExamplePackage() {
 	// 	Zip *string
 	//
 	// 	// Extra keeps the members that have no field here.
-	// 	Extra codec.Extra
+	// 	Extra wire.Extra
 	// }
 }

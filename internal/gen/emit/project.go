@@ -302,15 +302,15 @@ func required[T any](project func(*T, uint64) *T) func(*T, uint64) *T {
 	}
 }
 `},
-	{"orNull", `func orNull[T any](project func(*T, uint64) *T) func(*codec.Nullable[T], uint64) *codec.Nullable[T] {
-	return func(x *codec.Nullable[T], bit uint64) *codec.Nullable[T] {
+	{"orNull", `func orNull[T any](project func(*T, uint64) *T) func(*wire.Nullable[T], uint64) *wire.Nullable[T] {
+	return func(x *wire.Nullable[T], bit uint64) *wire.Nullable[T] {
 		switch y := project(&x.Value, bit); {
 		case x.Null || y == &x.Value:
 			return x
 		case y == nil:
 			return nil
 		default:
-			return &codec.Nullable[T]{Value: *y}
+			return &wire.Nullable[T]{Value: *y}
 		}
 	}
 }

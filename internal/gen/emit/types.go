@@ -9,7 +9,7 @@ import (
 )
 
 func (w *printer) types() {
-	w.f("// This generated code needs a version of package codec that declares this constant.\nconst _ = codec.GeneratedVersion2\n\n")
+	w.f("// This generated code needs a version of package wire that declares this constant.\nconst _ = wire.GeneratedVersion3\n\n")
 	w.f("// Revision names a revision of the protocol, in the protocol's own notation.\ntype Revision string\n\n")
 	w.f("// The revisions that this package supports.\nconst (\n")
 	for _, r := range w.p.Revisions {
@@ -73,7 +73,7 @@ func (w *printer) structType(s *ir.Struct) {
 	if consts != nil {
 		w.f(" The member %s.", strings.Join(consts, ", and "))
 	}
-	w.f("\n\tExtra codec.Extra\n}\n\n")
+	w.f("\n\tExtra wire.Extra\n}\n\n")
 }
 
 func (w *printer) enums() {

@@ -273,7 +273,7 @@ type List struct{ Elem Type }
 type Map struct{ Elem Type }
 
 // Nullable is Elem or null. A required one is a pointer, nil meaning null; an optional one
-// is a pointer to a codec.Nullable.
+// is a pointer to a wire.Nullable.
 type Nullable struct{ Elem Type }
 
 // Import is a package that generated code refers to by Name.

@@ -17,7 +17,7 @@ var membersOfCancelTaskRequestParams = wire.Members{Names: []string{`"taskId":`}
 // field, go to x.Extra.
 func (x *CancelTaskRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = CancelTaskRequestParams{}
-	o := r.Enter(&membersOfCancelTaskRequestParams, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfCancelTaskRequestParams, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // taskId
@@ -38,7 +38,7 @@ var membersOfCancelTaskResult = wire.Members{
 // field, go to x.Extra.
 func (x *CancelTaskResult) DecodeJSON(r *wire.Reader) {
 	*x = CancelTaskResult{}
-	o := r.Enter(&membersOfCancelTaskResult, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfCancelTaskResult, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // resultType
@@ -62,7 +62,7 @@ var membersOfCancelledTask = wire.Members{
 // field, go to x.Extra.
 func (x *CancelledTask) DecodeJSON(r *wire.Reader) {
 	*x = CancelledTask{}
-	o := r.Enter(&membersOfCancelledTask, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfCancelledTask, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
@@ -98,7 +98,7 @@ var membersOfCompletedTask = wire.Members{
 // field, go to x.Extra.
 func (x *CompletedTask) DecodeJSON(r *wire.Reader) {
 	*x = CompletedTask{}
-	o := r.Enter(&membersOfCompletedTask, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfCompletedTask, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
@@ -136,7 +136,7 @@ var membersOfCreateTaskResult = wire.Members{
 // field, go to x.Extra.
 func (x *CreateTaskResult) DecodeJSON(r *wire.Reader) {
 	*x = CreateTaskResult{}
-	o := r.Enter(&membersOfCreateTaskResult, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfCreateTaskResult, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
@@ -176,7 +176,7 @@ var membersOfFailedTask = wire.Members{
 // field, go to x.Extra.
 func (x *FailedTask) DecodeJSON(r *wire.Reader) {
 	*x = FailedTask{}
-	o := r.Enter(&membersOfFailedTask, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfFailedTask, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
@@ -210,7 +210,7 @@ var membersOfGetTaskRequestParams = wire.Members{Names: []string{`"taskId":`}, I
 // field, go to x.Extra.
 func (x *GetTaskRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = GetTaskRequestParams{}
-	o := r.Enter(&membersOfGetTaskRequestParams, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfGetTaskRequestParams, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // taskId
@@ -232,7 +232,7 @@ var membersOfGetTaskResultCancelled = wire.Members{
 // field, go to x.Extra.
 func (x *GetTaskResultCancelled) DecodeJSON(r *wire.Reader) {
 	*x = GetTaskResultCancelled{}
-	o := r.Enter(&membersOfGetTaskResultCancelled, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfGetTaskResultCancelled, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
@@ -272,7 +272,7 @@ var membersOfGetTaskResultCompleted = wire.Members{
 // field, go to x.Extra.
 func (x *GetTaskResultCompleted) DecodeJSON(r *wire.Reader) {
 	*x = GetTaskResultCompleted{}
-	o := r.Enter(&membersOfGetTaskResultCompleted, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfGetTaskResultCompleted, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
@@ -314,7 +314,7 @@ var membersOfGetTaskResultFailed = wire.Members{
 // field, go to x.Extra.
 func (x *GetTaskResultFailed) DecodeJSON(r *wire.Reader) {
 	*x = GetTaskResultFailed{}
-	o := r.Enter(&membersOfGetTaskResultFailed, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfGetTaskResultFailed, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
@@ -356,7 +356,7 @@ var membersOfGetTaskResultInputRequired = wire.Members{
 // field, go to x.Extra.
 func (x *GetTaskResultInputRequired) DecodeJSON(r *wire.Reader) {
 	*x = GetTaskResultInputRequired{}
-	o := r.Enter(&membersOfGetTaskResultInputRequired, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfGetTaskResultInputRequired, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
@@ -398,7 +398,7 @@ var membersOfGetTaskResultWorking = wire.Members{
 // field, go to x.Extra.
 func (x *GetTaskResultWorking) DecodeJSON(r *wire.Reader) {
 	*x = GetTaskResultWorking{}
-	o := r.Enter(&membersOfGetTaskResultWorking, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfGetTaskResultWorking, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
@@ -438,7 +438,7 @@ var membersOfInputRequiredTask = wire.Members{
 // field, go to x.Extra.
 func (x *InputRequiredTask) DecodeJSON(r *wire.Reader) {
 	*x = InputRequiredTask{}
-	o := r.Enter(&membersOfInputRequiredTask, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfInputRequiredTask, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
@@ -476,7 +476,7 @@ var membersOfTask = wire.Members{
 // field, go to x.Extra.
 func (x *Task) DecodeJSON(r *wire.Reader) {
 	*x = Task{}
-	o := r.Enter(&membersOfTask, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfTask, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
@@ -512,7 +512,7 @@ var membersOfTaskStatusNotificationParamsCancelled = wire.Members{
 // field, go to x.Extra.
 func (x *TaskStatusNotificationParamsCancelled) DecodeJSON(r *wire.Reader) {
 	*x = TaskStatusNotificationParamsCancelled{}
-	o := r.Enter(&membersOfTaskStatusNotificationParamsCancelled, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfTaskStatusNotificationParamsCancelled, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
@@ -550,7 +550,7 @@ var membersOfTaskStatusNotificationParamsCompleted = wire.Members{
 // field, go to x.Extra.
 func (x *TaskStatusNotificationParamsCompleted) DecodeJSON(r *wire.Reader) {
 	*x = TaskStatusNotificationParamsCompleted{}
-	o := r.Enter(&membersOfTaskStatusNotificationParamsCompleted, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfTaskStatusNotificationParamsCompleted, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
@@ -590,7 +590,7 @@ var membersOfTaskStatusNotificationParamsFailed = wire.Members{
 // field, go to x.Extra.
 func (x *TaskStatusNotificationParamsFailed) DecodeJSON(r *wire.Reader) {
 	*x = TaskStatusNotificationParamsFailed{}
-	o := r.Enter(&membersOfTaskStatusNotificationParamsFailed, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfTaskStatusNotificationParamsFailed, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
@@ -630,7 +630,7 @@ var membersOfTaskStatusNotificationParamsInputRequired = wire.Members{
 // field, go to x.Extra.
 func (x *TaskStatusNotificationParamsInputRequired) DecodeJSON(r *wire.Reader) {
 	*x = TaskStatusNotificationParamsInputRequired{}
-	o := r.Enter(&membersOfTaskStatusNotificationParamsInputRequired, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfTaskStatusNotificationParamsInputRequired, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
@@ -670,7 +670,7 @@ var membersOfTaskStatusNotificationParamsWorking = wire.Members{
 // field, go to x.Extra.
 func (x *TaskStatusNotificationParamsWorking) DecodeJSON(r *wire.Reader) {
 	*x = TaskStatusNotificationParamsWorking{}
-	o := r.Enter(&membersOfTaskStatusNotificationParamsWorking, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfTaskStatusNotificationParamsWorking, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
@@ -707,7 +707,7 @@ var membersOfTaskSubscriptionAcknowledgedNotifications = wire.Members{
 // field, go to x.Extra.
 func (x *TaskSubscriptionAcknowledgedNotifications) DecodeJSON(r *wire.Reader) {
 	*x = TaskSubscriptionAcknowledgedNotifications{}
-	o := r.Enter(&membersOfTaskSubscriptionAcknowledgedNotifications, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfTaskSubscriptionAcknowledgedNotifications, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // taskIds
@@ -724,7 +724,7 @@ var membersOfTaskSubscriptionNotifications = wire.Members{Names: []string{`"task
 // field, go to x.Extra.
 func (x *TaskSubscriptionNotifications) DecodeJSON(r *wire.Reader) {
 	*x = TaskSubscriptionNotifications{}
-	o := r.Enter(&membersOfTaskSubscriptionNotifications, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfTaskSubscriptionNotifications, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // taskIds
@@ -744,7 +744,7 @@ var membersOfUpdateTaskRequestParams = wire.Members{
 // field, go to x.Extra.
 func (x *UpdateTaskRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = UpdateTaskRequestParams{}
-	o := r.Enter(&membersOfUpdateTaskRequestParams, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfUpdateTaskRequestParams, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // inputResponses
@@ -764,7 +764,7 @@ var membersOfUpdateTaskResult = wire.Members{Names: []string{`"resultType":`, `"
 // field, go to x.Extra.
 func (x *UpdateTaskResult) DecodeJSON(r *wire.Reader) {
 	*x = UpdateTaskResult{}
-	o := r.Enter(&membersOfUpdateTaskResult, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfUpdateTaskResult, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // resultType
@@ -788,7 +788,7 @@ var membersOfWorkingTask = wire.Members{
 // field, go to x.Extra.
 func (x *WorkingTask) DecodeJSON(r *wire.Reader) {
 	*x = WorkingTask{}
-	o := r.Enter(&membersOfWorkingTask, (*wire.Extra)(&x.Extra))
+	o := r.Enter(&membersOfWorkingTask, &x.Extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt

@@ -19,11 +19,11 @@ func (x *CancelTaskRequestParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfCancelTaskRequestParams)
+	extra := x.Extra.ForMembers(&membersOfCancelTaskRequestParams)
 	if !extra.Absent(0) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCancelTaskRequestParams)
+	w.EndExtra(start, x.Extra, &membersOfCancelTaskRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -33,7 +33,7 @@ func (x *CancelTaskResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfCancelTaskResult)
+	extra := x.Extra.ForMembers(&membersOfCancelTaskResult)
 	if !extra.Absent(0) {
 		w.Key(`,"resultType":"complete"`)
 	}
@@ -41,7 +41,7 @@ func (x *CancelTaskResult) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCancelTaskResult)
+	w.EndExtra(start, x.Extra, &membersOfCancelTaskResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -51,7 +51,7 @@ func (x *CancelledTask) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfCancelledTask)
+	extra := x.Extra.ForMembers(&membersOfCancelledTask)
 	if !extra.Absent(2) {
 		w.Key(`,"status":"cancelled"`)
 	}
@@ -79,7 +79,7 @@ func (x *CancelledTask) EncodeJSON(w *wire.Writer) {
 			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCancelledTask)
+	w.EndExtra(start, x.Extra, &membersOfCancelledTask)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -89,7 +89,7 @@ func (x *CompletedTask) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfCompletedTask)
+	extra := x.Extra.ForMembers(&membersOfCompletedTask)
 	if !extra.Absent(3) {
 		w.Key(`,"status":"completed"`)
 	}
@@ -121,7 +121,7 @@ func (x *CompletedTask) EncodeJSON(w *wire.Writer) {
 			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCompletedTask)
+	w.EndExtra(start, x.Extra, &membersOfCompletedTask)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -131,7 +131,7 @@ func (x *CreateTaskResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfCreateTaskResult)
+	extra := x.Extra.ForMembers(&membersOfCreateTaskResult)
 	if !extra.Absent(2) {
 		w.Key(`,"resultType":"task"`)
 	}
@@ -166,7 +166,7 @@ func (x *CreateTaskResult) EncodeJSON(w *wire.Writer) {
 			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCreateTaskResult)
+	w.EndExtra(start, x.Extra, &membersOfCreateTaskResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -176,7 +176,7 @@ func (x *FailedTask) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfFailedTask)
+	extra := x.Extra.ForMembers(&membersOfFailedTask)
 	if !extra.Absent(3) {
 		w.Key(`,"status":"failed"`)
 	}
@@ -208,7 +208,7 @@ func (x *FailedTask) EncodeJSON(w *wire.Writer) {
 			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfFailedTask)
+	w.EndExtra(start, x.Extra, &membersOfFailedTask)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -218,11 +218,11 @@ func (x *GetTaskRequestParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfGetTaskRequestParams)
+	extra := x.Extra.ForMembers(&membersOfGetTaskRequestParams)
 	if !extra.Absent(0) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfGetTaskRequestParams)
+	w.EndExtra(start, x.Extra, &membersOfGetTaskRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -232,7 +232,7 @@ func (x *GetTaskResultCancelled) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfGetTaskResultCancelled)
+	extra := x.Extra.ForMembers(&membersOfGetTaskResultCancelled)
 	if !extra.Absent(2) {
 		w.Key(`,"resultType":"complete"`)
 	}
@@ -267,7 +267,7 @@ func (x *GetTaskResultCancelled) EncodeJSON(w *wire.Writer) {
 			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfGetTaskResultCancelled)
+	w.EndExtra(start, x.Extra, &membersOfGetTaskResultCancelled)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -277,7 +277,7 @@ func (x *GetTaskResultCompleted) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfGetTaskResultCompleted)
+	extra := x.Extra.ForMembers(&membersOfGetTaskResultCompleted)
 	if !extra.Absent(3) {
 		w.Key(`,"resultType":"complete"`)
 	}
@@ -316,7 +316,7 @@ func (x *GetTaskResultCompleted) EncodeJSON(w *wire.Writer) {
 			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfGetTaskResultCompleted)
+	w.EndExtra(start, x.Extra, &membersOfGetTaskResultCompleted)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -326,7 +326,7 @@ func (x *GetTaskResultFailed) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfGetTaskResultFailed)
+	extra := x.Extra.ForMembers(&membersOfGetTaskResultFailed)
 	if !extra.Absent(3) {
 		w.Key(`,"resultType":"complete"`)
 	}
@@ -365,7 +365,7 @@ func (x *GetTaskResultFailed) EncodeJSON(w *wire.Writer) {
 			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfGetTaskResultFailed)
+	w.EndExtra(start, x.Extra, &membersOfGetTaskResultFailed)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -375,7 +375,7 @@ func (x *GetTaskResultInputRequired) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfGetTaskResultInputRequired)
+	extra := x.Extra.ForMembers(&membersOfGetTaskResultInputRequired)
 	if !extra.Absent(3) {
 		w.Key(`,"resultType":"complete"`)
 	}
@@ -414,7 +414,7 @@ func (x *GetTaskResultInputRequired) EncodeJSON(w *wire.Writer) {
 			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfGetTaskResultInputRequired)
+	w.EndExtra(start, x.Extra, &membersOfGetTaskResultInputRequired)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -424,7 +424,7 @@ func (x *GetTaskResultWorking) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfGetTaskResultWorking)
+	extra := x.Extra.ForMembers(&membersOfGetTaskResultWorking)
 	if !extra.Absent(2) {
 		w.Key(`,"resultType":"complete"`)
 	}
@@ -459,7 +459,7 @@ func (x *GetTaskResultWorking) EncodeJSON(w *wire.Writer) {
 			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfGetTaskResultWorking)
+	w.EndExtra(start, x.Extra, &membersOfGetTaskResultWorking)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -469,7 +469,7 @@ func (x *InputRequiredTask) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfInputRequiredTask)
+	extra := x.Extra.ForMembers(&membersOfInputRequiredTask)
 	if !extra.Absent(3) {
 		w.Key(`,"status":"input_required"`)
 	}
@@ -501,7 +501,7 @@ func (x *InputRequiredTask) EncodeJSON(w *wire.Writer) {
 			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfInputRequiredTask)
+	w.EndExtra(start, x.Extra, &membersOfInputRequiredTask)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -511,7 +511,7 @@ func (x *Task) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfTask)
+	extra := x.Extra.ForMembers(&membersOfTask)
 	if !extra.Absent(0) || x.CreatedAt != "" {
 		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
@@ -539,7 +539,7 @@ func (x *Task) EncodeJSON(w *wire.Writer) {
 			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTask)
+	w.EndExtra(start, x.Extra, &membersOfTask)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -549,7 +549,7 @@ func (x *TaskStatusNotificationParamsCancelled) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfTaskStatusNotificationParamsCancelled)
+	extra := x.Extra.ForMembers(&membersOfTaskStatusNotificationParamsCancelled)
 	if !extra.Absent(2) {
 		w.Key(`,"status":"cancelled"`)
 	}
@@ -581,7 +581,7 @@ func (x *TaskStatusNotificationParamsCancelled) EncodeJSON(w *wire.Writer) {
 			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTaskStatusNotificationParamsCancelled)
+	w.EndExtra(start, x.Extra, &membersOfTaskStatusNotificationParamsCancelled)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -591,7 +591,7 @@ func (x *TaskStatusNotificationParamsCompleted) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfTaskStatusNotificationParamsCompleted)
+	extra := x.Extra.ForMembers(&membersOfTaskStatusNotificationParamsCompleted)
 	if !extra.Absent(3) {
 		w.Key(`,"status":"completed"`)
 	}
@@ -627,7 +627,7 @@ func (x *TaskStatusNotificationParamsCompleted) EncodeJSON(w *wire.Writer) {
 			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTaskStatusNotificationParamsCompleted)
+	w.EndExtra(start, x.Extra, &membersOfTaskStatusNotificationParamsCompleted)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -637,7 +637,7 @@ func (x *TaskStatusNotificationParamsFailed) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfTaskStatusNotificationParamsFailed)
+	extra := x.Extra.ForMembers(&membersOfTaskStatusNotificationParamsFailed)
 	if !extra.Absent(3) {
 		w.Key(`,"status":"failed"`)
 	}
@@ -673,7 +673,7 @@ func (x *TaskStatusNotificationParamsFailed) EncodeJSON(w *wire.Writer) {
 			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTaskStatusNotificationParamsFailed)
+	w.EndExtra(start, x.Extra, &membersOfTaskStatusNotificationParamsFailed)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -683,7 +683,7 @@ func (x *TaskStatusNotificationParamsInputRequired) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfTaskStatusNotificationParamsInputRequired)
+	extra := x.Extra.ForMembers(&membersOfTaskStatusNotificationParamsInputRequired)
 	if !extra.Absent(3) {
 		w.Key(`,"status":"input_required"`)
 	}
@@ -719,7 +719,7 @@ func (x *TaskStatusNotificationParamsInputRequired) EncodeJSON(w *wire.Writer) {
 			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTaskStatusNotificationParamsInputRequired)
+	w.EndExtra(start, x.Extra, &membersOfTaskStatusNotificationParamsInputRequired)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -729,7 +729,7 @@ func (x *TaskStatusNotificationParamsWorking) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfTaskStatusNotificationParamsWorking)
+	extra := x.Extra.ForMembers(&membersOfTaskStatusNotificationParamsWorking)
 	if !extra.Absent(2) {
 		w.Key(`,"status":"working"`)
 	}
@@ -761,7 +761,7 @@ func (x *TaskStatusNotificationParamsWorking) EncodeJSON(w *wire.Writer) {
 			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTaskStatusNotificationParamsWorking)
+	w.EndExtra(start, x.Extra, &membersOfTaskStatusNotificationParamsWorking)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -775,7 +775,7 @@ func (x *TaskSubscriptionAcknowledgedNotifications) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"taskIds":`)
 		wire.EncodeListFunc(w, x.TaskIDs, (*wire.Writer).Text)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTaskSubscriptionAcknowledgedNotifications)
+	w.EndExtra(start, x.Extra, &membersOfTaskSubscriptionAcknowledgedNotifications)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -789,7 +789,7 @@ func (x *TaskSubscriptionNotifications) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"taskIds":`)
 		wire.EncodeListFunc(w, x.TaskIDs, (*wire.Writer).Text)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTaskSubscriptionNotifications)
+	w.EndExtra(start, x.Extra, &membersOfTaskSubscriptionNotifications)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -799,7 +799,7 @@ func (x *UpdateTaskRequestParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfUpdateTaskRequestParams)
+	extra := x.Extra.ForMembers(&membersOfUpdateTaskRequestParams)
 	if !extra.Absent(0) || x.InputResponses != nil {
 		w.Key(`,"inputResponses":`)
 		wire.EncodeMapFunc(w, x.InputResponses, wire.WriteUnion[mcp.InputResponse])
@@ -807,7 +807,7 @@ func (x *UpdateTaskRequestParams) EncodeJSON(w *wire.Writer) {
 	if !extra.Absent(1) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfUpdateTaskRequestParams)
+	w.EndExtra(start, x.Extra, &membersOfUpdateTaskRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -817,7 +817,7 @@ func (x *UpdateTaskResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfUpdateTaskResult)
+	extra := x.Extra.ForMembers(&membersOfUpdateTaskResult)
 	if !extra.Absent(0) {
 		w.Key(`,"resultType":"complete"`)
 	}
@@ -825,7 +825,7 @@ func (x *UpdateTaskResult) EncodeJSON(w *wire.Writer) {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfUpdateTaskResult)
+	w.EndExtra(start, x.Extra, &membersOfUpdateTaskResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
@@ -835,7 +835,7 @@ func (x *WorkingTask) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).ForMembers(&membersOfWorkingTask)
+	extra := x.Extra.ForMembers(&membersOfWorkingTask)
 	if !extra.Absent(2) {
 		w.Key(`,"status":"working"`)
 	}
@@ -863,5 +863,5 @@ func (x *WorkingTask) EncodeJSON(w *wire.Writer) {
 			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.EndExtra(start, wire.Extra(x.Extra), &membersOfWorkingTask)
+	w.EndExtra(start, x.Extra, &membersOfWorkingTask)
 }

@@ -13,11 +13,12 @@ import (
 	"encoding/json"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// This generated code needs a version of package codec that declares this constant.
-const _ = codec.GeneratedVersion2
+// This generated code needs a version of package wire that declares this constant.
+const _ = wire.GeneratedVersion3
 
 // Revision names a revision of the protocol, in the protocol's own notation.
 type Revision string
@@ -43,7 +44,7 @@ type CancelTaskRequestParams struct {
 	TaskID string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // CancelTaskResult acknowledges tasks/cancel and is empty otherwise. The status of the task may
@@ -57,7 +58,7 @@ type CancelTaskResult struct {
 
 	// Extra keeps the members that have no field here. The member "resultType" is always
 	// "complete".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // CancelledTask is a task that was cancelled before it finished. It has no result. The state is
@@ -83,7 +84,7 @@ type CancelledTask struct {
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here. The member "status" is always "cancelled".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // CompletedTask is a task that has finished and has a result. The state is terminal.
@@ -111,7 +112,7 @@ type CompletedTask struct {
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here. The member "status" is always "completed".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // CreateTaskResult is the immediate response to a tools/call that the server runs as a task. The
@@ -143,7 +144,7 @@ type CreateTaskResult struct {
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here. The member "resultType" is always "task".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // FailedTask is a task that ended in a JSON-RPC error. The state is terminal. A tool that reports
@@ -170,7 +171,7 @@ type FailedTask struct {
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here. The member "status" is always "failed".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // GetTaskRequestParams is the type of GetTaskRequest.params. It names the task to report.
@@ -179,7 +180,7 @@ type GetTaskRequestParams struct {
 	TaskID string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // GetTaskResultCancelled is a variant of [GetTaskResult].
@@ -206,7 +207,7 @@ type GetTaskResultCancelled struct {
 
 	// Extra keeps the members that have no field here. The member "resultType" is always
 	// "complete", and "status" is always "cancelled".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // GetTaskResultCompleted is a variant of [GetTaskResult].
@@ -235,7 +236,7 @@ type GetTaskResultCompleted struct {
 
 	// Extra keeps the members that have no field here. The member "resultType" is always
 	// "complete", and "status" is always "completed".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // GetTaskResultFailed is a variant of [GetTaskResult].
@@ -265,7 +266,7 @@ type GetTaskResultFailed struct {
 
 	// Extra keeps the members that have no field here. The member "resultType" is always
 	// "complete", and "status" is always "failed".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // GetTaskResultInputRequired is a variant of [GetTaskResult].
@@ -295,7 +296,7 @@ type GetTaskResultInputRequired struct {
 
 	// Extra keeps the members that have no field here. The member "resultType" is always
 	// "complete", and "status" is always "input_required".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // GetTaskResultWorking is a variant of [GetTaskResult].
@@ -322,7 +323,7 @@ type GetTaskResultWorking struct {
 
 	// Extra keeps the members that have no field here. The member "resultType" is always
 	// "complete", and "status" is always "working".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // InputRequiredTask is a task that waits for input from the client. The client sends it by
@@ -352,7 +353,7 @@ type InputRequiredTask struct {
 
 	// Extra keeps the members that have no field here. The member "status" is always
 	// "input_required".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // Task is a long-running operation, as reported by the server. It has the members common to all
@@ -380,7 +381,7 @@ type Task struct {
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // TaskStatusNotificationParamsCancelled is a variant of [TaskStatusNotificationParams].
@@ -406,7 +407,7 @@ type TaskStatusNotificationParamsCancelled struct {
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here. The member "status" is always "cancelled".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // TaskStatusNotificationParamsCompleted is a variant of [TaskStatusNotificationParams].
@@ -434,7 +435,7 @@ type TaskStatusNotificationParamsCompleted struct {
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here. The member "status" is always "completed".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // TaskStatusNotificationParamsFailed is a variant of [TaskStatusNotificationParams].
@@ -463,7 +464,7 @@ type TaskStatusNotificationParamsFailed struct {
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here. The member "status" is always "failed".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // TaskStatusNotificationParamsInputRequired is a variant of [TaskStatusNotificationParams].
@@ -493,7 +494,7 @@ type TaskStatusNotificationParamsInputRequired struct {
 
 	// Extra keeps the members that have no field here. The member "status" is always
 	// "input_required".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // TaskStatusNotificationParamsWorking is a variant of [TaskStatusNotificationParams].
@@ -519,7 +520,7 @@ type TaskStatusNotificationParamsWorking struct {
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here. The member "status" is always "working".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // TaskSubscriptionAcknowledgedNotifications are the members that the Tasks extension adds to
@@ -532,7 +533,7 @@ type TaskSubscriptionAcknowledgedNotifications struct {
 	TaskIDs []string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // TaskSubscriptionNotifications are the members that the Tasks extension adds to the notifications
@@ -545,7 +546,7 @@ type TaskSubscriptionNotifications struct {
 	TaskIDs []string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // UpdateTaskRequestParams is the type of UpdateTaskRequest.params. It names a task and contains the
@@ -558,7 +559,7 @@ type UpdateTaskRequestParams struct {
 	TaskID string
 
 	// Extra keeps the members that have no field here.
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // UpdateTaskResult acknowledges tasks/update and is empty otherwise. tasks/get may show the effect
@@ -572,7 +573,7 @@ type UpdateTaskResult struct {
 
 	// Extra keeps the members that have no field here. The member "resultType" is always
 	// "complete".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // WorkingTask is a task in progress that needs no input from the client.
@@ -597,7 +598,7 @@ type WorkingTask struct {
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here. The member "status" is always "working".
-	Extra codec.Extra
+	Extra wire.Extra
 }
 
 // TasksExtensionCapability is the settings object of the Tasks extension: the value of

@@ -17,6 +17,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	wirerpc "github.com/mcpwire/mcpwire/codec/jsonrpc"
+	codecwire "github.com/mcpwire/mcpwire/codec/wire"
 	wire "github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/embed/gosdk"
 	"github.com/mcpwire/mcpwire/runtime/embed/internal/joined/joinedtest"
@@ -79,7 +80,7 @@ func randomMessage(r *rand.Rand) wirerpc.Message {
 var sameMessage = cmp.Options{
 	cmp.Comparer(func(a, b wirerpc.ID) bool { return a == b }),
 	cmp.Comparer(func(a, b json.RawMessage) bool { return bytes.Equal(a, b) && (a == nil) == (b == nil) }),
-	cmp.Comparer(func(a, b codec.Extra) bool { return true }),
+	cmp.Comparer(func(a, b codecwire.Extra) bool { return true }),
 }
 
 func TestMessagesPassByteForByte(t *testing.T) {
