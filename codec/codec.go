@@ -92,7 +92,7 @@ func UnmarshalFunc[T any](data []byte, read func(*wire.Reader) T, opts ...Option
 // of part, as with [NoCopy]. An error is an [*Error]. read need not consume all of part.
 func ReadPart(part []byte, read func(r *wire.Reader)) error {
 	r := readers.Get().(*reader)
-	r.Reset(part, wire.Limits{Size: max(len(part), DefaultMaxSize), NoCopy: true})
+	r.Reset(part, wire.Limits{Size: max(len(part), wire.DefaultSize), NoCopy: true})
 	read(&r.Reader)
 	return release(r, part)
 }

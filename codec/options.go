@@ -2,28 +2,22 @@ package codec
 
 import "github.com/mcpwire/mcpwire/codec/wire"
 
-// The default limits.
-const (
-	DefaultMaxDepth = wire.DefaultDepth // arrays and objects inside each other
-	DefaultMaxSize  = wire.DefaultSize  // bytes of a whole text
-)
-
 // Option changes how a text is read.
 type Option func(*wire.Limits)
 
 // MaxDepth allows n nested arrays and objects: MaxDepth(1) allows [] and rejects [[]] with
-// [ErrDepth]. The default, also used for n < 1, is [DefaultMaxDepth].
+// [ErrLimit]. The default, also used for n < 1, is [wire.DefaultDepth].
 func MaxDepth(n int) Option { return func(l *wire.Limits) { l.Depth = n } }
 
 // MaxSize allows a text of n bytes; a longer text is rejected with an [ErrLimit] before it is read. The
-// default, also used for n < 1, is [DefaultMaxSize].
+// default, also used for n < 1, is [wire.DefaultSize].
 func MaxSize(n int) Option { return func(l *wire.Limits) { l.Size = n } }
 
 // AllowSize returns the options that allow the length of text: none if it is at most
-// [DefaultMaxSize], and otherwise [MaxSize] with its length. Use it for received text, or a part of
+// [wire.DefaultSize], and otherwise [MaxSize] with its length. Use it for received text, or a part of
 // it, if the transport has already limited the length.
 func AllowSize(text []byte) []Option {
-	if len(text) <= DefaultMaxSize {
+	if len(text) <= wire.DefaultSize {
 		return nil
 	}
 	return []Option{MaxSize(len(text))}

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/internal/hostile"
 	"github.com/mcpwire/mcpwire/internal/jsonfault"
 )
@@ -49,7 +50,7 @@ func TestParseReceivedBatchToleratesFaultsOfPeers(t *testing.T) {
 	if !errors.Is(items[2].Err, jsonfault.NotObject) {
 		t.Errorf("a number: %v", items[2].Err)
 	}
-	long := `[{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":["` + strings.Repeat(`","`, codec.DefaultMaxSize/3) + `"]}}]`
+	long := `[{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":["` + strings.Repeat(`","`, wire.DefaultSize/3) + `"]}}]`
 	if items, err := ParseReceivedBatch([]byte(long), codec.NoCopy()); err != nil || items[0].Err != nil {
 		t.Errorf("long batch: %v, %v", items, err)
 	}

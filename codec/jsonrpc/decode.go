@@ -31,7 +31,7 @@ func Parse(data []byte, opts ...codec.Option) (Message, error) {
 // result was omitted. Offsets in errors do not count the byte order mark.
 func ParseReceived(text []byte) (Message, error) {
 	text = bytes.TrimPrefix(text, byteOrderMark)
-	if len(text) > codec.DefaultMaxSize {
+	if len(text) > wire.DefaultSize {
 		return parse(text, nil, true, codec.NoCopy(), codec.MaxSize(len(text)))
 	}
 	return parse(text, nil, true, codec.NoCopy())

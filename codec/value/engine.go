@@ -88,7 +88,7 @@ func readUntyped(d *jsontext.Decoder) (v any, err error) {
 		return nil, err
 	}
 	// The text was checked before, with limits that may be above the default ones.
-	return codec.UnmarshalFunc(text, untypedValue, codec.MaxDepth(math.MaxInt), codec.MaxSize(max(len(text), codec.DefaultMaxSize)))
+	return codec.UnmarshalFunc(text, untypedValue, codec.MaxDepth(math.MaxInt), codec.MaxSize(max(len(text), wire.DefaultSize)))
 }
 
 // untypedValue reads a value as an empty interface holds it.

@@ -48,7 +48,7 @@ func FuzzReader(f *testing.F) {
 		if !samePlace(err, errorOf(r)) {
 			t.Fatalf("new: %v, used before: %v", err, errorOf(r))
 		}
-		if theirs := oracle.Text(data, codec.DefaultMaxDepth); (err == nil) != (theirs == nil) {
+		if theirs := oracle.Text(data, wire.DefaultDepth); (err == nil) != (theirs == nil) {
 			t.Fatalf("got %v, want %v", err, theirs)
 		}
 		if !bytes.Equal(data, whole) {

@@ -97,7 +97,7 @@ func (s Seeds) Add(definition string, count int, add func(text []byte)) {
 func CheckText(t *testing.T, text []byte, read func(*wire.Reader) codec.Encoder) {
 	v, err := codec.UnmarshalFunc(text, read)
 	malformed := codec.Valid(text)
-	switch theirs := oracle.Text(text, codec.DefaultMaxDepth); {
+	switch theirs := oracle.Text(text, wire.DefaultDepth); {
 	case (malformed == nil) != (theirs == nil):
 		t.Fatalf("got %v, want %v", malformed, theirs)
 	case malformed != nil && err == nil:

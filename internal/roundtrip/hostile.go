@@ -103,7 +103,7 @@ func (p Package) tryGrowth(definition string, g growth) error {
 	if _, err := p.use(definition, []byte(g.text(levels))); err != nil || !g.deep {
 		return err
 	}
-	text := []byte(g.text(codec.DefaultMaxDepth + 1))
+	text := []byte(g.text(wire.DefaultDepth + 1))
 	_, plain := codec.UnmarshalFunc(text, func(r *wire.Reader) struct{} { r.Skip(); return struct{}{} })
 	want, ok := errors.AsType[*codec.Error](plain)
 	if !ok || !errors.Is(want, jsonfault.Depth) {

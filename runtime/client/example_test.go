@@ -182,10 +182,11 @@ func ExamplePickModel() {
 }
 
 // The user changes the roots that servers may see.
-func ExampleNewRoots() {
+func ExampleRoots() {
 	ctx := context.Background()
-	roots, err := client.NewRoots(mcp.Root{URI: "file:///home/ann/project", Name: new("project")})
-	if err != nil {
+	project := mcp.Root{URI: "file:///home/ann/project", Name: new("project")}
+	roots := new(client.Roots)
+	if err := roots.Set(ctx, project); err != nil {
 		log.Fatal(err)
 	}
 	c, err := client.Connect(ctx, bakery(), &client.Options{Input: client.Input{Roots: roots}})
@@ -193,9 +194,9 @@ func ExampleNewRoots() {
 		log.Fatal(err)
 	}
 	defer c.Close()
-	fmt.Println(roots.Add(ctx, mcp.Root{URI: "file:///home/ann/notes"})) // notifies all servers
-	fmt.Println(len(roots.List()), roots.Add(ctx, mcp.Root{URI: "https://example.com/"}) != nil)
+	fmt.Println(roots.Set(ctx, project, mcp.Root{URI: "file:///home/ann/notes"})) // notifies all servers
+	fmt.Println(roots.Set(ctx, mcp.Root{URI: "home"}))
 	// Output:
 	// <nil>
-	// 2 true
+	// client: root "home": want a file URI with an absolute path, such as file:///home
 }

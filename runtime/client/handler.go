@@ -97,7 +97,7 @@ func (h requestHandler) ListRoots(ctx context.Context, _ *mcp.RequestParams) (*m
 		check = accessible
 	}
 	exposed := []mcp.Root{}
-	for _, root := range h.c.options.Input.Roots.List() {
+	for _, root := range h.c.options.Input.Roots.list() {
 		if err := check(ctx, root); err != nil {
 			h.c.log.Warn("root not exposed", "uri", root.URI, "error", err)
 			continue

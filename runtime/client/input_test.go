@@ -14,8 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
@@ -385,10 +383,8 @@ func TestPickModelByHints(t *testing.T) {
 // Proves ROOT-01, ROOT-02, ROOT-05.
 func TestRootsAreListedAndChangesAnnounced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		roots, err := client.NewRoots(mcp.Root{URI: "file:///home/ann", Name: new("home")})
-		if err != nil {
-			t.Fatal(err)
-		}
+		home, srv := mcp.Root{URI: "file:///home/ann", Name: new("home")}, mcp.Root{URI: "file:///srv", Name: new("s")}
+		roots := rootsOf(t, home)
 		all := func(context.Context, mcp.Root) error { return nil } // the folders do not exist
 		c, one := connect(t, &client.Options{Input: client.Input{Roots: roots, CheckRoot: all}}, nil)
 		_, two := connect(t, &client.Options{Input: client.Input{Roots: roots, CheckRoot: all}}, nil)
@@ -402,16 +398,23 @@ func TestRootsAreListedAndChangesAnnounced(t *testing.T) {
 			two.took("notifications/roots/list_changed ")
 			send(t, two, []exchange{{"roots/list", `{}`, want}})
 		}
-		step(roots.Add(t.Context(), mcp.Root{URI: "file:///srv"}), `{"roots":[{"name":"home","uri":"file:///home/ann"},{"uri":"file:///srv"}]}`)
+		step(roots.Set(t.Context(), home, mcp.Root{URI: "file:///srv"}), `{"roots":[{"name":"home","uri":"file:///home/ann"},{"uri":"file:///srv"}]}`)
 		one.took("notifications/roots/list_changed ")
 		c.Close()
-		step(roots.Add(t.Context(), mcp.Root{URI: "file:///srv", Name: new("s")}), `{"roots":[{"name":"home","uri":"file:///home/ann"},{"name":"s","uri":"file:///srv"}]}`)
-		step(roots.Remove(t.Context(), "file:///home/ann"), `{"roots":[{"name":"s","uri":"file:///srv"}]}`)
+		step(roots.Set(t.Context(), home, srv), `{"roots":[{"name":"home","uri":"file:///home/ann"},{"name":"s","uri":"file:///srv"}]}`)
+		step(roots.Set(t.Context(), srv), `{"roots":[{"name":"s","uri":"file:///srv"}]}`)
 		step(roots.Set(t.Context()), `{"roots":[]}`)
-		if diff := cmp.Diff([]mcp.Root{}, roots.List()); diff != "" && len(roots.List()) > 0 {
-			t.Error(diff)
-		}
 	})
+}
+
+// rootsOf returns a set of roots.
+func rootsOf(t *testing.T, list ...mcp.Root) *client.Roots {
+	t.Helper()
+	roots := new(client.Roots)
+	if err := roots.Set(t.Context(), list...); err != nil {
+		t.Fatal(err)
+	}
+	return roots
 }
 
 // Only roots that exist and that CheckRoot admits are listed.
@@ -426,10 +429,7 @@ func TestRootsAreCheckedForEachRequest(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(folder, "in use"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	roots, err := client.NewRoots(mcp.Root{URI: at("in use")}, mcp.Root{URI: at("missing")}, mcp.Root{URI: at("secret")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	roots := rootsOf(t, mcp.Root{URI: at("in use")}, mcp.Root{URI: at("missing")}, mcp.Root{URI: at("secret")})
 	_, s := connect(t, &client.Options{Input: client.Input{Roots: roots}}, nil)
 	send(t, s, []exchange{{"roots/list", `{}`, `{"roots":[{"uri":"` + at("in use") + `"}]}`}})
 	if err := os.Remove(filepath.Join(folder, "in use")); err != nil {
@@ -715,14 +715,11 @@ func TestInvalidRootsAreRejected(t *testing.T) {
 	for _, uri := range []string{
 		"https://x.example/", "/home", "file://relative", "file:relative", "file:///a/../b", "file:///a/%2e%2e/b", "file:///a%2f..%2fb", `file:///a\..\b`, "%",
 	} {
-		if _, err := client.NewRoots(mcp.Root{URI: uri}); err == nil {
-			t.Errorf("NewRoots accepted %s", uri)
-		}
-		if err := new(client.Roots).Add(t.Context(), mcp.Root{URI: uri}); err == nil {
-			t.Errorf("Add accepted %s", uri)
+		if err := new(client.Roots).Set(t.Context(), mcp.Root{URI: uri}); err == nil {
+			t.Errorf("Set accepted %s", uri)
 		}
 	}
-	if _, err := client.NewRoots(mcp.Root{URI: "file:///a/..b/c%20d"}, mcp.Root{URI: "file://host/x"}); err != nil {
+	if err := new(client.Roots).Set(t.Context(), mcp.Root{URI: "file:///a/..b/c%20d"}, mcp.Root{URI: "file://host/x"}); err != nil {
 		t.Error(err)
 	}
 }

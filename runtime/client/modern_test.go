@@ -189,10 +189,7 @@ func TestCallRespondsToInputRequests(t *testing.T) {
 			}
 			return `{"resultType":"complete","content":[{"type":"text","text":"done"}]}`, nil
 		}
-		roots, err := client.NewRoots()
-		if err != nil {
-			t.Fatal(err)
-		}
+		roots := new(client.Roots)
 		var c *client.Client
 		together := make(chan bool) // the handlers run at the same time
 		c = f.dial(client.Options{
@@ -232,7 +229,7 @@ func TestCallRespondsToInputRequests(t *testing.T) {
 			t.Errorf("%d ids in 5 requests", len(ids))
 		}
 		before := len(f.log)
-		if err := roots.Add(t.Context(), mcp.Root{URI: "file:///a"}); err != nil {
+		if err := roots.Set(t.Context(), mcp.Root{URI: "file:///a"}); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()

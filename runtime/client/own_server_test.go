@@ -147,10 +147,7 @@ func TestEveryInputInRoundsAndSessions(t *testing.T) {
 				s := server.New("s", "1", nil)
 				everyInput(s, &runs)
 				serveOwn(t, at, s, nil)
-				roots, err := client.NewRoots(mcp.Root{URI: "file://" + filepath.ToSlash(os.TempDir())})
-				if err != nil {
-					t.Fatal(err)
-				}
+				roots := rootsOf(t, mcp.Root{URI: "file://" + filepath.ToSlash(os.TempDir())})
 				var handled atomic.Int32
 				c := dialOwn(t, at, client.Options{
 					Input: client.Input{

@@ -22,57 +22,22 @@ import (
 // safe for concurrent use.
 type Roots struct {
 	mu       sync.Mutex
-	roots    []mcp.Root
-	changes  uint64 // number of changes of roots
+	roots    []mcp.Root // replaced, not changed
+	changes  uint64     // number of changes of roots
 	sessions []*session.Session
 }
 
-// NewRoots returns a set of roots. It returns the errors of [Roots.Set].
-func NewRoots(roots ...mcp.Root) (*Roots, error) {
-	r := new(Roots)
-	return r, r.Set(context.Background(), roots...)
-}
-
-// List returns the roots.
-func (r *Roots) List() []mcp.Root {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.roots)
-}
-
-// Set replaces all roots and notifies the servers, all at once. Each root must be a file URI with an absolute
-// path without ".."; otherwise Set fails and changes nothing. If a server cannot be notified before
-// ctx ends, Set returns the error, but the change remains.
+// Set replaces all roots and notifies the servers of a change, all at once. Each root must be a file
+// URI with an absolute path without ".."; otherwise Set fails and changes nothing. If a server cannot
+// be notified before ctx ends, Set returns the error, but the change remains.
 func (r *Roots) Set(ctx context.Context, roots ...mcp.Root) error {
 	for _, root := range roots {
 		if err := checkRoot(root.URI); err != nil {
 			return err
 		}
 	}
-	return r.change(ctx, func([]mcp.Root) []mcp.Root { return slices.Clone(roots) })
-}
-
-// Add adds a root. It replaces a root with the same URI. It returns the errors of [Roots.Set].
-func (r *Roots) Add(ctx context.Context, root mcp.Root) error {
-	if err := checkRoot(root.URI); err != nil {
-		return err
-	}
-	return r.change(ctx, func(roots []mcp.Root) []mcp.Root { return append(without(roots, root.URI), root) })
-}
-
-// Remove removes the root with the given URI, if there is one.
-func (r *Roots) Remove(ctx context.Context, uri string) error {
-	return r.change(ctx, func(roots []mcp.Root) []mcp.Root { return without(roots, uri) })
-}
-
-func without(roots []mcp.Root, uri string) []mcp.Root {
-	return slices.DeleteFunc(slices.Clone(roots), func(x mcp.Root) bool { return x.URI == uri })
-}
-
-// change replaces the roots by the result of f and notifies the servers.
-func (r *Roots) change(ctx context.Context, f func([]mcp.Root) []mcp.Root) error {
 	r.mu.Lock()
-	r.roots = f(r.roots)
+	r.roots = slices.Clone(roots)
 	r.changes++
 	r.sessions = slices.DeleteFunc(r.sessions, ended)
 	sessions := slices.Clone(r.sessions)
@@ -88,6 +53,13 @@ func (r *Roots) change(ctx context.Context, f func([]mcp.Root) []mcp.Root) error
 	}
 	group.Wait()
 	return errors.Join(failed...)
+}
+
+// list returns the roots.
+func (r *Roots) list() []mcp.Root {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.roots
 }
 
 // version returns the number of changes so far.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/server"
@@ -214,7 +215,7 @@ func TestGoexitIsFailure(t *testing.T) {
 // So does a handler whose error cannot be examined, or is nested too deeply to be decoded by default:
 // it is undone after several attempts, and in the next process.
 func TestOddErrorIsUndone(t *testing.T) {
-	for _, failure := range []error{fail(), &jsonrpc.Error{Code: 7, Message: "deep", Data: nested(codec.DefaultMaxDepth + 1)}} {
+	for _, failure := range []error{fail(), &jsonrpc.Error{Code: 7, Message: "deep", Data: nested(wire.DefaultDepth + 1)}} {
 		t.Run(fmt.Sprintf("%T", failure), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var tries atomic.Int64

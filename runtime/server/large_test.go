@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -36,7 +36,7 @@ func TestTransportAloneLimitsMessageLength(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	arguments := json.RawMessage(`{"text":"` + strings.Repeat("x", codec.DefaultMaxSize) + `"}`)
+	arguments := json.RawMessage(`{"text":"` + strings.Repeat("x", wire.DefaultSize) + `"}`)
 	result, err := c.CallTool(t.Context(), "echo", arguments)
 	if err != nil || len(result.StructuredContent) != len(arguments) {
 		t.Errorf("got %v", err)

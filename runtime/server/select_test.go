@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/internal/faultstore"
 	"github.com/mcpwire/mcpwire/internal/jsonfault"
 	"github.com/mcpwire/mcpwire/mcp"
@@ -483,7 +484,7 @@ func TestAwaitReceivesDeepestValue(t *testing.T) {
 			return fmt.Sprint(len(v), n), err
 		})
 		id := d.call()
-		deep := json.RawMessage(strings.Repeat("[", codec.DefaultMaxDepth) + strings.Repeat("]", codec.DefaultMaxDepth))
+		deep := json.RawMessage(strings.Repeat("[", wire.DefaultDepth) + strings.Repeat("]", wire.DefaultDepth))
 		d.signal(id, "deep", deep)
 		time.Sleep(time.Minute)
 		d.restart()

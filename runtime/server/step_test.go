@@ -17,6 +17,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
@@ -197,7 +198,7 @@ func TestFailureWithoutJSONIsRecorded(t *testing.T) {
 		{&jsonrpc.Error{Code: 7, Message: "caf\xe9", Data: []byte(`[1]`)}, "7 caf\uFFFD [1]"},
 		{&jsonrpc.Error{Code: 7, Message: "no", Data: []byte(`nothing`)}, "7 no "},
 		{&jsonrpc.Error{Code: 7, Message: "\xff", Data: []byte("\"\xff\"")}, "7 \uFFFD "},
-		{&jsonrpc.Error{Code: 7, Message: "deep", Data: nested(codec.DefaultMaxDepth - 1)}, "7 deep "},
+		{&jsonrpc.Error{Code: 7, Message: "deep", Data: nested(wire.DefaultDepth - 1)}, "7 deep "},
 	} {
 		runs := 0
 		one, two := inBothEras(t, func(ctx context.Context, c *server.Call) (string, error) {

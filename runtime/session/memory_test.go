@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
@@ -210,8 +211,8 @@ func TestTransportLimitsMessageLength(t *testing.T) {
 	c, _ := pair(t, nil, func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 		return session.Raw(req.Params), nil
 	})
-	raw, err := c.Call(t.Context(), "x", session.Raw(`{"text":"`+strings.Repeat("x", codec.DefaultMaxSize)+`"}`))
-	if err != nil || len(raw) <= codec.DefaultMaxSize {
+	raw, err := c.Call(t.Context(), "x", session.Raw(`{"text":"`+strings.Repeat("x", wire.DefaultSize)+`"}`))
+	if err != nil || len(raw) <= wire.DefaultSize {
 		t.Errorf("got %d bytes, %v", len(raw), err)
 	}
 }

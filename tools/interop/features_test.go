@@ -303,8 +303,8 @@ func (s step) check(t *testing.T, got string, err error, lacks []lack) {
 
 // clientOptions are the options of our client.
 func clientOptions(revisions []mcp.Revision, seen changes) (*client.Options, error) {
-	roots, err := client.NewRoots(mcp.Root{URI: clientRoot})
-	if err != nil {
+	roots := new(client.Roots)
+	if err := roots.Set(context.Background(), mcp.Root{URI: clientRoot}); err != nil {
 		return nil, err
 	}
 	return &client.Options{

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/codec/wire/jsonschema"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
@@ -150,7 +151,7 @@ func (d *decoder) files(ctx context.Context, names []string) error {
 
 // stream decodes the documents of one file.
 func (d *decoder) stream(ctx context.Context, name string, r io.Reader) error {
-	in := split.NewScanner(r, codec.DefaultMaxSize)
+	in := split.NewScanner(r, wire.DefaultSize)
 	talk := d.conversation()
 	for ctx.Err() == nil {
 		doc, err := in.Next()

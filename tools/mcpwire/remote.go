@@ -276,7 +276,8 @@ func (r *remote) offeredRoots() (*client.Roots, error) {
 		u := url.URL{Scheme: "file", Path: "/" + strings.TrimPrefix(filepath.ToSlash(path), "/")}
 		list = append(list, mcp.Root{URI: u.String(), Name: new(filepath.Base(path))})
 	}
-	return client.NewRoots(list...)
+	roots := new(client.Roots)
+	return roots, roots.Set(context.Background(), list...)
 }
 
 // writeJSON writes a value as a line of JSON.

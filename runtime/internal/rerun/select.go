@@ -13,6 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/value"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -676,7 +677,7 @@ func (l *Log) parseWait(e, found *Entry, events []event) (won int, value json.Ra
 // value, its ID and its name. Earlier versions of this package have not recorded the name.
 func parseOutcome(text json.RawMessage) (won int, signal json.RawMessage, name string, err error) {
 	var list []json.RawMessage
-	options := append(codec.AllowSize(text), codec.MaxDepth(codec.DefaultMaxDepth+1)) // the list and the value
+	options := append(codec.AllowSize(text), codec.MaxDepth(wire.DefaultDepth+1)) // the list and the value
 	if err := codec.Unmarshal(text, value.Of(&list), options...); err != nil {
 		return noEvent, nil, "", err
 	}

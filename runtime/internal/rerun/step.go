@@ -13,6 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/value"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
@@ -226,7 +227,7 @@ func failureOf(err error, began int64) (json.RawMessage, error) {
 // encodeRPC encodes the RPC of a failure, which later runs must be able to decode as a part of it.
 func encodeRPC(rpc *jsonrpc.Error) (text json.RawMessage, err error) {
 	if text, err = codec.Marshal(rpc); err == nil {
-		options := append(codec.AllowSize(text), codec.MaxDepth(codec.DefaultMaxDepth-1))
+		options := append(codec.AllowSize(text), codec.MaxDepth(wire.DefaultDepth-1))
 		err = codec.Unmarshal(text, new(jsonrpc.Error), options...)
 	}
 	return text, err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -200,7 +201,7 @@ func outcomeOfFailure(e *task.Entry) (*task.Outcome, error) {
 		return &task.Outcome{Result: e.Result}, nil
 	}
 	failed := new(jsonrpc.Error)
-	err := codec.Unmarshal(e.Result, failed, codec.MaxDepth(max(len(e.Result), codec.DefaultMaxDepth))) // or no undo would run
+	err := codec.Unmarshal(e.Result, failed, codec.MaxDepth(max(len(e.Result), wire.DefaultDepth))) // or no undo would run
 	return &task.Outcome{Error: failed}, err
 }
 

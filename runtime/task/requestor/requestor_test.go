@@ -17,6 +17,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/internal/sessiontest"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
@@ -867,9 +868,9 @@ func TestLargeParamsAndResults(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs several hundred megabytes of memory")
 	}
-	long := strings.Repeat("x", codec.DefaultMaxSize)
+	long := strings.Repeat("x", wire.DefaultSize)
 	handler := func(_ context.Context, req *session.Request) (codec.Encoder, error) {
-		if len(req.Params) > codec.DefaultMaxSize {
+		if len(req.Params) > wire.DefaultSize {
 			return session.Raw(`{"content":[]}`), nil
 		}
 		return session.Raw(`{"content":[],"isError":true,"structuredContent":{"text":"` + long + `"}}`), nil

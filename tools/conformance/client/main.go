@@ -34,10 +34,6 @@ func main() {
 
 func run(ctx context.Context, url string) error {
 	var c *client.Client
-	roots, err := client.NewRoots()
-	if err != nil {
-		return err
-	}
 	o := client.Options{
 		Info: mcp.Implementation{Name: "mcpwire conformance client", Version: "1"},
 		Input: client.Input{
@@ -47,16 +43,17 @@ func run(ctx context.Context, url string) error {
 			Sample: func(context.Context, *client.SampleRequest) (*mcp.CreateMessageResult, error) {
 				return client.Say("none", "text"), nil
 			},
-			Roots: roots,
+			Roots: new(client.Roots),
 		},
 		Session: session.Config{Revisions: append(session.ModernRevisions(), session.Revisions()...)},
 	}
 	if scenario := os.Getenv("MCP_CONFORMANCE_SCENARIO"); strings.HasPrefix(scenario, "auth/") {
+		var err error
 		if o.Auth, err = newAuthorizer(scenario); err != nil {
 			return err
 		}
 	}
-	c, err = client.Dial(ctx, url, &o)
+	c, err := client.Dial(ctx, url, &o)
 	if err != nil {
 		return err
 	}
