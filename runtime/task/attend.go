@@ -22,15 +22,28 @@ const (
 	messageTimeout = 10 * time.Second
 )
 
-// attend returns the attendant of a task, until unattend is called as often as attend.
-func (f *fleet) attend(r *Record) *Run {
+// attend implements [fleet].
+func (f *shared) attend(ctx context.Context, r *Record) (*Run, func()) {
+	held := f.m.findRun(r.ID) != nil
+	run := f.addAttendant(r)
+	if !held {
+		f.announceWaiter(ctx, r.ID)
+	}
+	return run, func() {
+		f.awaitMessages(ctx, r.ID)
+		f.unattend(r.ID)
+	}
+}
+
+// addAttendant returns the attendant of a task, until unattend is called as often as addAttendant.
+func (f *shared) addAttendant(r *Record) *Run {
 	f.follow(r.ID)
 	held := f.m.findRun(r.ID)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	each := f.followed[r.ID]
 	if each.attendant == nil {
-		run := &Run{m: f.m, id: r.ID, seq: r.Seq, method: r.Method, token: r.Token, extension: r.extension()}
+		run := &Run{m: f.m, id: r.ID, seq: r.Seq, method: r.Method, token: r.Token, extension: r.extension(), attends: true}
 		run.usage = taskUsage{principal: r.Owner, bytes: r.Bytes, revision: r.Revision}
 		run.progress.restart()
 		if held != nil {
@@ -42,8 +55,8 @@ func (f *fleet) attend(r *Record) *Run {
 	return each.attendant
 }
 
-// unattend undoes attend.
-func (f *fleet) unattend(id string) {
+// unattend undoes addAttendant.
+func (f *shared) unattend(id string) {
 	f.mu.Lock()
 	each := f.followed[id]
 	if each.attending--; each.attending == 0 {
@@ -53,17 +66,8 @@ func (f *fleet) unattend(id string) {
 	f.unfollow(id)
 }
 
-// places reports whether this process has created a task that other members run, and counts it
-// until it has ended.
-func (f *fleet) places(id string) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	each := f.followed[id]
-	return each != nil && each.places() && f.m.limits.counts(&each.attendant.usage)
-}
-
-// attendant returns the attendant of a task in this process, or nil.
-func (f *fleet) attendant(id string) *Run {
+// attendant implements [fleet].
+func (f *shared) attendant(id string) *Run {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if each := f.followed[id]; each != nil {
@@ -75,10 +79,8 @@ func (f *fleet) attendant(id string) *Run {
 // findLocal returns what knows the waiters of a task in this process: the attendant of the task, its
 // work, or nil.
 func (m *Manager) findLocal(id string) *Run {
-	if m.fleet != nil {
-		if attendant := m.fleet.attendant(id); attendant != nil {
-			return attendant
-		}
+	if attendant := m.fleet.attendant(id); attendant != nil {
+		return attendant
 	}
 	return m.findRun(id)
 }
@@ -94,7 +96,7 @@ type message struct {
 const waiting = "waiting"
 
 // announceWaiter makes the member that holds a task send the messages of the work to others, too.
-func (f *fleet) announceWaiter(ctx context.Context, id string) {
+func (f *shared) announceWaiter(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	if err := boundary.Run(func() error { return f.current().Send(ctx, id, []byte(waiting)) }); err != nil {
@@ -102,8 +104,8 @@ func (f *fleet) announceWaiter(ctx context.Context, id string) {
 	}
 }
 
-// drain waits until the messages that have arrived for a task are passed on, or ctx ends.
-func (f *fleet) drain(ctx context.Context, id string) {
+// awaitMessages waits until the messages that have arrived for a task are passed on, or ctx ends.
+func (f *shared) awaitMessages(ctx context.Context, id string) {
 	f.mu.Lock()
 	passed := f.followed[id].passed
 	f.mu.Unlock()
@@ -111,13 +113,14 @@ func (f *fleet) drain(ctx context.Context, id string) {
 		select {
 		case <-passed:
 		case <-ctx.Done():
+		case <-f.m.lifetime.Done():
 		}
 	}
 }
 
 // received passes a message on to the requestor of an attendant. One goroutine for each task keeps
 // the order.
-func (f *fleet) received(id string, data []byte) {
+func (f *shared) received(id string, data []byte) {
 	if string(data) == waiting {
 		if run := f.m.findRun(id); run != nil {
 			run.setElsewhere()
@@ -146,7 +149,7 @@ func (f *fleet) received(id string, data []byte) {
 }
 
 // pass passes on the messages to the attendant of a task.
-func (f *fleet) pass(each *followed) {
+func (f *shared) pass(each *followed) {
 	for {
 		f.mu.Lock()
 		run := each.attendant
@@ -168,10 +171,11 @@ func (f *fleet) pass(each *followed) {
 	}
 }
 
-// remote is the [Requestor] of work whose requestors are in other processes.
+// remote is the [Requestor] of work that has requestors in other processes, and maybe one here.
 type remote struct {
-	f  *fleet
-	id string
+	f    *shared
+	id   string
+	here Requestor // nil if there is none
 }
 
 // Call fails: the attendants deliver input requests.
@@ -179,8 +183,17 @@ func (to remote) Call(context.Context, string, codec.Encoder) (json.RawMessage, 
 	return nil, errors.New("task: the requestor is in another process")
 }
 
-// Notify sends a message to the attendants of the task.
+// Notify sends a message to the attendants of the task, and to the requestor here. It fails if both
+// do.
 func (to remote) Notify(ctx context.Context, method string, params codec.Encoder) error {
+	err := to.send(ctx, method, params)
+	if to.here != nil && to.here.Notify(ctx, method, params) == nil {
+		return nil
+	}
+	return err
+}
+
+func (to remote) send(ctx context.Context, method string, params codec.Encoder) error {
 	next := message{Method: method}
 	if params != nil {
 		var err error
@@ -195,27 +208,12 @@ func (to remote) Notify(ctx context.Context, method string, params codec.Encoder
 	return boundary.Run(func() error { return to.f.current().Send(ctx, to.id, data) })
 }
 
-// everywhere is the [Requestor] of work that has requestors in this process and in others.
-type everywhere struct {
-	remote
-	here Requestor
-}
-
-// Notify sends a message to both. It fails if both do.
-func (to everywhere) Notify(ctx context.Context, method string, params codec.Encoder) error {
-	err := to.remote.Notify(ctx, method, params)
-	if to.here.Notify(ctx, method, params) == nil {
-		return nil
-	}
-	return err
-}
-
 // createElsewhere stores a task that other members run. The attendant of the task exists until the
 // task is terminal, so that the creator receives what the work sends.
-func (m *Manager) createElsewhere(ctx context.Context, membership membership, r *Record, via Requestor) error {
-	f := m.fleet
+func (f *shared) createElsewhere(ctx context.Context, r *Record, via Requestor) error {
+	m, membership := f.m, f.current()
 	r.Claim = Claim{}
-	run := f.attend(r)
+	run := f.addAttendant(r)
 	run.creator = via
 	run.setLastSeen(via)
 	m.limits.setNetwork(&run.usage, r.ID, network.From(ctx))
@@ -264,7 +262,7 @@ func (m *Manager) createElsewhere(ctx context.Context, membership membership, r 
 }
 
 // forgetCreated undoes what createElsewhere has prepared for a task that was not created.
-func (f *fleet) forgetCreated(id string, run *Run) {
+func (f *shared) forgetCreated(id string, run *Run) {
 	f.m.limits.dropTaskWithWork(&run.usage)
 	f.m.limits.forget(&run.usage)
 	f.m.limits.unsetNetwork(id)
@@ -275,7 +273,7 @@ func (f *fleet) forgetCreated(id string, run *Run) {
 }
 
 // placeLater offers a task again after a while, until a member has claimed it.
-func (f *fleet) placeLater(id string) {
+func (f *shared) placeLater(id string) {
 	time.AfterFunc(f.current().Self().Lease, func() {
 		f.m.spawn(func() { // ends with the offer
 			if f.placeOnce(id) {
@@ -286,7 +284,7 @@ func (f *fleet) placeLater(id string) {
 }
 
 // place offers a task to the member that is designated for it.
-func (f *fleet) place(r *Record) {
+func (f *shared) place(r *Record) {
 	membership := f.current()
 	p := placementOf(r)
 	member := designated(membership.Members(), r.ID, &p)
@@ -302,7 +300,7 @@ func (f *fleet) place(r *Record) {
 }
 
 // placeAgain offers the tasks that were created here and that no member has claimed yet.
-func (f *fleet) placeAgain() {
+func (f *shared) placeAgain() {
 	f.mu.Lock()
 	var ids []string
 	for id, each := range f.followed {
@@ -319,7 +317,7 @@ func (f *fleet) placeAgain() {
 // placeOnce offers a task that was created here, unless a member has claimed it. It returns false
 // if it need not be offered again. While no member serves the task, placeOnce does not read it: the
 // next member that does looks for tasks when it joins.
-func (f *fleet) placeOnce(id string) bool {
+func (f *shared) placeOnce(id string) bool {
 	f.mu.Lock()
 	var p *placement
 	if each := f.followed[id]; each != nil {
@@ -345,7 +343,7 @@ func (f *fleet) placeOnce(id string) bool {
 // inspectAttendant applies a change to the attendant of a task. If this process has created the
 // task, the attendant ends some time after the task, so that it receives the last messages. R is
 // nil if the task was dropped.
-func (f *fleet) inspectAttendant(id string, r *Record) {
+func (f *shared) inspectAttendant(id string, r *Record) {
 	f.mu.Lock()
 	each := f.followed[id]
 	if each == nil || each.attendant == nil || each.placing != nil && !each.stored {

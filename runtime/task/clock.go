@@ -73,8 +73,8 @@ func (m *Manager) now() time.Time {
 // expired.
 func (m *Manager) earlier() time.Time {
 	now, other := m.now(), time.Now()
-	if m.fleet == nil {
-		return m.steady.read(now, time.Since(m.started))
+	if !m.fleet.others() {
+		other = m.steady.read(now, time.Since(m.started))
 	}
 	if now.Before(other) {
 		return now
@@ -84,8 +84,7 @@ func (m *Manager) earlier() time.Time {
 
 // later returns the later of the times of the store and of this process.
 func (m *Manager) later() time.Time {
-	now := m.now()
-	if m.fleet == nil || now.After(time.Now()) {
+	if now := m.now(); now.After(time.Now()) {
 		return now
 	}
 	return time.Now()

@@ -121,7 +121,7 @@ func (m *Manager) create(ctx context.Context, q *Request, r *Record) error {
 	if tokenSize(q.Token) > maxToken {
 		return errToken
 	}
-	membership, claim, err := m.newClaim()
+	claim, err := m.fleet.claim(Claim{})
 	if err != nil {
 		return err
 	}
@@ -146,10 +146,10 @@ func (m *Manager) create(ctx context.Context, q *Request, r *Record) error {
 	for {
 		r.ID = rand.Text()
 		r.Bytes = r.size()
-		if membership != nil && r.Restartable && !q.Begun && !m.runsHere(r.Name, r.Labels...) {
-			err = m.createElsewhere(ctx, membership, r, q.Via)
+		if r.Restartable && !q.Begun && !m.runsHere(r.Name, r.Labels...) {
+			err = m.fleet.createElsewhere(ctx, r, q.Via)
 		} else {
-			err = m.storeAndStart(ctx, membership, r, q, work)
+			err = m.storeAndStart(ctx, r, q, work)
 		}
 		if !errors.Is(err, ErrExists) {
 			return err
@@ -158,8 +158,8 @@ func (m *Manager) create(ctx context.Context, q *Request, r *Record) error {
 }
 
 // storeAndStart stores a task and starts its work. It registers the run before it stores the task,
-// so that an early cancellation reaches the work. Membership is nil if the store is not shared.
-func (m *Manager) storeAndStart(ctx context.Context, membership membership, r *Record, q *Request, work Work) error {
+// so that an early cancellation reaches the work.
+func (m *Manager) storeAndStart(ctx context.Context, r *Record, q *Request, work Work) error {
 	begun, values := q.Begun, q.Values
 	if values == nil {
 		values = ctx
@@ -188,7 +188,7 @@ func (m *Manager) storeAndStart(ctx context.Context, membership membership, r *R
 			return m.doubtful(*r, run, err)
 		}
 	}
-	if err == nil && membership != nil && lapsed(membership) {
+	if now, lost := m.fleet.claim(Claim{}); err == nil && (lost != nil || now != r.Claim) {
 		// The others may have looked for the tasks of this member before the task was stored.
 		return m.doubtful(*r, run, errNotMember)
 	}
@@ -200,10 +200,7 @@ func (m *Manager) storeAndStart(ctx context.Context, membership membership, r *R
 		m.removeRun(run)
 		return m.logFault("create task", err)
 	}
-	if m.fleet != nil {
-		m.fleet.note(r)
-		run.setLatest(r)
-	}
+	m.fleet.wrote(run, r)
 	run.seq = r.Seq
 	m.limits.commit(&run.usage, r, 0)
 	m.audit.created(r)
@@ -253,7 +250,7 @@ func (m *Manager) abandon(r Record) {
 			r.setOutcome(end.status, end.message, end.out)
 			return nil
 		})
-		if m.fleet != nil && errors.Is(err, ErrNotFound) {
+		if errors.Is(err, ErrNotFound) && m.fleet.others() {
 			never := r
 			never.Claim = Claim{}
 			never.setOutcome(end.status, end.message, end.out)

@@ -30,10 +30,7 @@ func (m *Manager) Drain(ctx context.Context) error {
 	if !m.spawn(func() { // ends when everything is handed over, or the Manager closes
 		defer close(handed)
 		m.parkSoon()
-		if m.fleet != nil {
-			drain(m.fleet.current())
-			m.fleet.handOver()
-		}
+		m.fleet.drain()
 	}) {
 		return ErrClosed
 	}
@@ -103,13 +100,14 @@ func drain(membership membership) {
 }
 
 // othersServe reports whether another member runs a task.
-func (f *fleet) othersServe(p placement) bool {
-	self := f.current().Self().ID
-	return slices.ContainsFunc(f.m.Members(), func(member Member) bool { return member.ID != self && serves(&member, &p) })
+func (m *Manager) othersServe(p placement) bool {
+	self, _ := m.fleet.claim(Claim{})
+	return slices.ContainsFunc(m.Members(), func(member Member) bool { return member.ID != self.Member && serves(&member, &p) })
 }
 
-// handOver hands over the tasks whose work is parked or waits for room.
-func (f *fleet) handOver() {
+// drain hands over the tasks whose work is parked or waits for room.
+func (f *shared) drain() {
+	drain(f.current())
 	m := f.m
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -122,7 +120,7 @@ func (f *fleet) handOver() {
 		})
 	}
 	// The tickets are withdrawn before the first write, so that their work does not start.
-	for _, run := range m.scheduler.withdrawAll(f.othersServe) {
+	for _, run := range m.scheduler.withdrawAll(m.othersServe) {
 		start(f.handOverQueued, run)
 	}
 	m.mu.Lock()
@@ -134,19 +132,21 @@ func (f *fleet) handOver() {
 	}
 	m.mu.Unlock()
 	for _, run := range parked {
-		start(f.handOverParked, run)
+		start(f.disclaimParked, run)
 	}
 }
 
 // handOverTicket hands over the task of a ticket that waits, unless no other member serves it.
-func (f *fleet) handOverTicket(t *ticket) {
-	if t.run.durable && f.othersServe(t.placement) && f.m.scheduler.withdraw(t) {
-		f.handOverQueued(t.run)
-	}
+func (f *shared) handOverTicket(t *ticket) {
+	f.m.spawn(func() { // ends with the write
+		if t.run.durable && f.m.othersServe(t.placement) && f.m.scheduler.withdraw(t) {
+			f.handOverQueued(t.run)
+		}
+	})
 }
 
 // handOverQueued hands over the task of a run whose ticket was withdrawn, and removes the run.
-func (f *fleet) handOverQueued(run *Run) {
+func (f *shared) handOverQueued(run *Run) {
 	m := f.m
 	r, err := f.disclaim(run.id, run.claim, func(*Record) bool { return true })
 	if err == nil && !r.terminal() {
@@ -162,10 +162,15 @@ func (f *fleet) handOverQueued(run *Run) {
 	}
 }
 
-// handOverParked hands over the task of a run that rests, and removes the run. It does nothing if
+// handOverParked implements [fleet]. The caller holds the mu of the Manager.
+func (f *shared) handOverParked(run *Run) {
+	f.m.group.Go(func() { f.disclaimParked(run) }) // ends with the write
+}
+
+// disclaimParked hands over the task of a run that rests, and removes the run. It does nothing if
 // the work runs again, or if no other member serves it.
-func (f *fleet) handOverParked(run *Run) {
-	r, err := f.disclaim(run.id, run.claim, func(r *Record) bool { return r.parked() && f.othersServe(placementOf(r)) })
+func (f *shared) disclaimParked(run *Run) {
+	r, err := f.disclaim(run.id, run.claim, func(r *Record) bool { return r.parked() && f.m.othersServe(placementOf(r)) })
 	if err == nil && r.Claim.Member == "" {
 		f.attendForeign(run.requestor(), &r)
 		f.m.unpark(run.id, true)
@@ -176,7 +181,7 @@ func (f *fleet) handOverParked(run *Run) {
 // disclaim removes the holder from the record of an unfinished task, and returns the record. It
 // returns the record unchanged if ready returns false. It fails with ErrFenced if the record has
 // another claim. If the store fails, disclaim tries again until the Manager closes.
-func (f *fleet) disclaim(id string, claim Claim, ready func(r *Record) bool) (r Record, err error) {
+func (f *shared) disclaim(id string, claim Claim, ready func(r *Record) bool) (r Record, err error) {
 	for {
 		r, err = f.m.change(context.Background(), id, func(r *Record) error {
 			disclaimed := r.Claim == Claim{Epoch: claim.Epoch} // by a write whose acknowledgement was lost
@@ -200,27 +205,27 @@ func (f *fleet) disclaim(id string, claim Claim, ready func(r *Record) bool) (r 
 // attendForeign prepares a task that this member has disclaimed like a task of createElsewhere:
 // this member offers it until another member claims it, and its requestor in this process, which may
 // be nil, receives the messages of the work.
-func (f *fleet) attendForeign(via Requestor, r *Record) {
-	f.attend(r).setLastSeen(via)
+func (f *shared) attendForeign(via Requestor, r *Record) {
+	f.addAttendant(r).setLastSeen(via)
 	f.mu.Lock()
 	each := f.followed[r.ID]
 	again := each.places()
 	each.placing, each.stored, each.created = new(placementOf(r)), true, false
 	f.mu.Unlock()
 	if again {
-		f.unattend(r.ID) // one call of attend lasts until the task has ended
+		f.unattend(r.ID) // one call of addAttendant lasts until the task has ended
 	}
 }
 
 // placeForeign offers a task after attendForeign, once its run, if it has one, is removed.
-func (f *fleet) placeForeign(r *Record) {
+func (f *shared) placeForeign(r *Record) {
 	f.changed(r.ID) // for a claim before placing was set
 	f.place(r)
 	f.placeLater(r.ID)
 }
 
 // giveUp disclaims a task that this member holds without a run, and offers it to another member.
-func (f *fleet) giveUp(brief *Record) {
+func (f *shared) giveUp(brief *Record) {
 	if r, err := f.disclaim(brief.ID, brief.Claim, func(*Record) bool { return true }); err == nil && !r.terminal() {
 		f.attendForeign(nil, &r)
 		f.placeForeign(&r)

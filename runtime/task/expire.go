@@ -130,12 +130,7 @@ func (m *Manager) handleExpired(r *Record) {
 	if run != nil {
 		m.expireRun(run)
 	}
-	switch {
-	case m.fleet != nil:
-		m.fleet.dropped(r.ID)
-	case run == nil:
-		m.limits.dropTaskWithoutWork(r)
-	}
+	m.fleet.dropped(run, r)
 	if r.undoes() {
 		m.cfg.Logger.Error("compensations not run", "task", r.ID, "error", ErrExpired)
 	}

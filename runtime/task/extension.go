@@ -64,7 +64,7 @@ func (m *Manager) update(ctx context.Context, id string, answer func(q *InputReq
 				answered = append(answered, q.Number)
 			}
 		}
-		if len(answered) == 0 && m.fleet == nil {
+		if len(answered) == 0 && !m.fleet.others() {
 			return errUnchanged
 		}
 		return nil // a server that was cut off may have returned an earlier record: the write finds out

@@ -37,9 +37,93 @@ var errNotMember = fmt.Errorf("%w: this process is not a member of the fleet at 
 // changed.
 const inspectors = 16
 
-// fleet is the part of a Manager whose store is shared. It follows the tasks that have a run or a
+// fleet is what a Manager asks about the other processes that use its store. It is shared or alone.
+type fleet interface {
+	// others reports whether there may be others. Then what is read may be out of date, and only a
+	// write tells.
+	others() bool
+	// claim returns the claim with which this process takes over a task that has the claim from; the
+	// zero Claim is that of a new task. It fails if others may have taken over the tasks of this
+	// process.
+	claim(from Claim) (Claim, error)
+	// follow reports changes of a task by others to inspect, until unfollow is called as often as
+	// follow. It must be called before the record is read. Changed says that there may be one.
+	follow(id string)
+	unfollow(id string)
+	changed(id string)
+
+	// Wrote, dropped and removed are called when this process has written a record, has dropped a
+	// task, and has removed a run. The run of a task that has none here is nil.
+	wrote(run *Run, r *Record)
+	dropped(run *Run, r *Record)
+	removed(run *Run)
+
+	// attendant returns what knows the requestors of this process that wait for a task, apart from
+	// its run, or nil. Attend returns what a requestor must be known to from now on until leave is
+	// called, or nil. Leave passes on what has arrived before; it must be called before the requestor
+	// is removed.
+	attendant(id string) *Run
+	attend(ctx context.Context, r *Record) (to *Run, leave func())
+
+	// createElsewhere stores a task that others run. Refused leaves a task to them for which this
+	// process has no work, and removes its run, which may be nil. It returns false if the task must
+	// stay. ToolsChanged ends all refusals.
+	createElsewhere(ctx context.Context, r *Record, via Requestor) error
+	refused(run *Run, r *Record) bool
+	toolsChanged()
+	// drain leaves all tasks whose work does not run to others that run them. HandOverTicket and
+	// handOverParked do so for a task whose work has begun to wait after that.
+	drain()
+	handOverTicket(t *ticket)
+	handOverParked(run *Run)
+
+	// granted returns how many permits of a pool this process has, and settle makes goroutines ask
+	// the others for those that it wants. The caller holds the mu of the scheduler.
+	granted(p *pool) int64
+	settle()
+
+	// members, query and takeOver are for operators; see [Manager.Members], Query and TakeOver.
+	members() []Member
+	query(ctx context.Context, request []byte) (responses map[string][]byte, err error)
+	takeOver(r *Record) error
+}
+
+// alone is the fleet of a Manager whose store is not shared. All claims are zero, and the tasks that
+// the store has at the start are those of this process.
+type alone struct{ m *Manager }
+
+func (alone) others() bool                    { return false }
+func (alone) claim(from Claim) (Claim, error) { return from, nil }
+func (alone) follow(string)                   {}
+func (alone) unfollow(string)                 {}
+func (alone) changed(string)                  {}
+func (alone) wrote(*Run, *Record)             {}
+func (alone) removed(*Run)                    {}
+func (alone) attendant(string) *Run           { return nil }
+func (f alone) attend(_ context.Context, r *Record) (*Run, func()) {
+	return f.m.findRun(r.ID), func() {}
+}
+func (alone) createElsewhere(context.Context, *Record, Requestor) error { return errors.ErrUnsupported }
+func (alone) refused(*Run, *Record) bool                                { return false }
+func (alone) toolsChanged()                                             {}
+func (alone) drain()                                                    {}
+func (alone) handOverTicket(*ticket)                                    {}
+func (alone) handOverParked(*Run)                                       {}
+func (alone) granted(p *pool) int64                                     { return p.max }
+func (alone) settle()                                                   {}
+func (alone) members() []Member                                         { return nil }
+func (alone) query(context.Context, []byte) (map[string][]byte, error)  { return nil, nil }
+func (alone) takeOver(*Record) error                                    { return taskrules.ErrNotMovable }
+
+func (f alone) dropped(run *Run, r *Record) {
+	if run == nil {
+		f.m.limits.dropTaskWithoutWork(r)
+	}
+}
+
+// shared is the fleet of a Manager whose store is shared. It follows the tasks that have a run or a
 // watch in this process, and takes over the tasks of members that have ended.
-type fleet struct {
+type shared struct {
 	m     *Manager
 	scans chan struct{} // capacity 1; signals that tasks may have lost their holder
 
@@ -83,22 +167,37 @@ type followed struct {
 
 // joinFleet makes a Manager a member of the fleet of its store. It fails with errors.ErrUnsupported
 // if the store is not shared.
-func (m *Manager) joinFleet(ctx context.Context) error {
-	f := &fleet{m: m, scans: make(chan struct{}, 1), own: map[string]bool{}, followed: map[string]*followed{}, doubts: map[string]Claim{}}
-	m.fleet, m.store.fleet, m.limits.shared = f, f, true // before Join, whose events need them
+func (m *Manager) joinFleet(ctx context.Context) (*shared, error) {
+	f := &shared{m: m, scans: make(chan struct{}, 1), own: map[string]bool{}, followed: map[string]*followed{}, doubts: map[string]Claim{}}
+	m.fleet, m.store.store, m.limits.shared = f, latestStore{m.cfg.Store, f}, true // before Join, whose events need them
 	membership, err := f.join(ctx)
 	if err != nil {
-		m.fleet, m.store.fleet, m.limits.shared = nil, nil, false
-		return err
+		m.fleet, m.store.store, m.limits.shared = alone{m}, m.cfg.Store, false
+		return nil, err
 	}
 	f.set(membership)
-	return nil
+	return f, nil
+}
+
+func (f *shared) others() bool { return true }
+
+// claim implements [fleet]. If it fails because the lease has ended, it returns the claim all the
+// same.
+func (f *shared) claim(from Claim) (c Claim, err error) {
+	membership := f.current()
+	if membership == nil { // Join has not returned yet
+		return c, errNotMember
+	}
+	if lapsed(membership) {
+		err = errNotMember
+	}
+	return Claim{membership.Self().ID, from.Epoch + 1}, err
 }
 
 // set sets the membership, and returns the ids of the tasks that this member follows. Any revision
 // of them may be right then: if the store has lost its latest writes, the lease ends, unless its
 // renewals are not among them; see lost.
-func (f *fleet) set(membership membership) (ids []string) {
+func (f *shared) set(membership membership) (ids []string) {
 	f.mu.Lock()
 	f.membership = membership
 	f.own[membership.Self().ID] = true
@@ -113,7 +212,7 @@ func (f *fleet) set(membership membership) (ids []string) {
 }
 
 // isOwn reports whether an ID is that of a membership of this process.
-func (f *fleet) isOwn(member string) bool {
+func (f *shared) isOwn(member string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.own[member]
@@ -121,7 +220,7 @@ func (f *fleet) isOwn(member string) bool {
 
 // acquit corrects the record of a task that another member has taken over because this one seemed
 // to have died. It fails if the store does.
-func (f *fleet) acquit(r *Record) error {
+func (f *shared) acquit(r *Record) error {
 	if r.terminal() || !slices.ContainsFunc(r.Lost, f.isOwn) {
 		return nil
 	}
@@ -139,11 +238,11 @@ func (f *fleet) acquit(r *Record) error {
 }
 
 // join calls Join of the store.
-func (f *fleet) join(ctx context.Context) (membership membership, err error) {
+func (f *shared) join(ctx context.Context) (membership membership, err error) {
 	defer boundary.Catch(&err)
 	membership, err = f.m.cfg.Store.Join(ctx, f.m.cfg.Member, fleets.Events{
-		Departed: func() { f.scan(); f.m.scheduler.departed() },
-		Shared:   f.m.scheduler.shared,
+		Departed: func() { f.scan(); f.reapply(func(*pool) bool { return true }) }, // permits become free
+		Shared:   func(quota string) { f.reapply(func(p *pool) bool { return p.quota() == quota }) },
 		Offered:  func(id string) { f.m.spawn(func() { f.offered(id) }) },
 		Load:     f.m.load,
 		Queried:  f.m.queried,
@@ -155,14 +254,14 @@ func (f *fleet) join(ctx context.Context) (membership membership, err error) {
 }
 
 // current returns the membership.
-func (f *fleet) current() membership {
+func (f *shared) current() membership {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.membership
 }
 
 // leave ends the membership.
-func (f *fleet) leave() {
+func (f *shared) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), statusTimeout)
 	defer cancel()
 	if err := f.current().Leave(ctx); err != nil {
@@ -182,7 +281,7 @@ func lapsed(membership membership) bool {
 
 // run takes over tasks until the Manager closes. When the lease ends, it ends all work and joins
 // again.
-func (f *fleet) run() {
+func (f *shared) run() {
 	retry := time.NewTimer(0)
 	defer retry.Stop()
 	again := false
@@ -210,7 +309,7 @@ func (f *fleet) run() {
 }
 
 // scan makes run look for tasks that have lost their holder.
-func (f *fleet) scan() {
+func (f *shared) scan() {
 	select {
 	case f.scans <- struct{}{}:
 	default:
@@ -219,7 +318,7 @@ func (f *fleet) scan() {
 
 // watchLease ends all work once the lease of a membership has ended, and then closes the channel
 // that it returns. It waits for nothing else, such as a store that does not answer.
-func (f *fleet) watchLease(membership membership) <-chan struct{} {
+func (f *shared) watchLease(membership membership) <-chan struct{} {
 	fenced := make(chan struct{})
 	f.m.spawn(func() { // ends with the membership or the Manager
 		select {
@@ -233,7 +332,7 @@ func (f *fleet) watchLease(membership membership) <-chan struct{} {
 }
 
 // fenceAll ends all work after the lease of a membership has ended.
-func (f *fleet) fenceAll(membership membership) {
+func (f *shared) fenceAll(membership membership) {
 	m := f.m
 	m.audit.nLapsed.Add(1)
 	m.cfg.Logger.Warn("lease ended", "member", membership.Self().ID)
@@ -250,7 +349,7 @@ func (f *fleet) fenceAll(membership membership) {
 }
 
 // rejoin joins the fleet again after the lease has ended.
-func (f *fleet) rejoin() {
+func (f *shared) rejoin() {
 	m := f.m
 	var membership membership
 	for {
@@ -275,9 +374,8 @@ func (f *fleet) rejoin() {
 	f.scan()
 }
 
-// follow reports changes of a task by other members to inspect, until unfollow is called as often
-// as follow. It must be called before the record is read.
-func (f *fleet) follow(id string) {
+// follow implements [fleet].
+func (f *shared) follow(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	each := f.followed[id]
@@ -289,15 +387,14 @@ func (f *fleet) follow(id string) {
 }
 
 // follower registers a task with the current membership. The caller holds mu.
-func (f *fleet) follower(id string) (stop func()) {
+func (f *shared) follower(id string) (stop func()) {
 	return f.membership.Follow(id, fleets.Follower{
 		Changed: func() { f.changed(id) },
 		Message: func(message []byte) { f.received(id, message) },
 	})
 }
 
-// unfollow undoes follow.
-func (f *fleet) unfollow(id string) {
+func (f *shared) unfollow(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	each := f.followed[id]
@@ -308,7 +405,7 @@ func (f *fleet) unfollow(id string) {
 }
 
 // changed makes a goroutine inspect a task.
-func (f *fleet) changed(id string) {
+func (f *shared) changed(id string) {
 	f.mu.Lock()
 	each := f.followed[id]
 	if each == nil || each.pending {
@@ -328,7 +425,7 @@ func (f *fleet) changed(id string) {
 }
 
 // inspectAll inspects tasks until none is left.
-func (f *fleet) inspectAll() {
+func (f *shared) inspectAll() {
 	for {
 		f.mu.Lock()
 		if len(f.changes) == 0 {
@@ -355,7 +452,7 @@ func (f *fleet) inspectAll() {
 
 // inspect applies a change that another member has made to a task. It returns false if the record
 // cannot be read now.
-func (f *fleet) inspect(id string) bool {
+func (f *shared) inspect(id string) bool {
 	m := f.m
 	var r Record
 	err := m.store.get(m.lifetime, id, &r)
@@ -409,8 +506,11 @@ func (each *followed) set(r *Record) {
 	each.revision, each.status, each.seen = r.Revision, r.shown(), r.view()
 }
 
-// note sets the record that was seen last to one that this member has written.
-func (f *fleet) note(r *Record) {
+// wrote sets the record that was seen last to one that this member has written.
+func (f *shared) wrote(run *Run, r *Record) {
+	if run != nil {
+		run.setLatest(r)
+	}
 	f.mu.Lock()
 	each := f.followed[r.ID]
 	if each != nil && r.Revision > each.revision {
@@ -426,13 +526,24 @@ func (f *fleet) note(r *Record) {
 
 // dropped makes a goroutine inspect a task that this member has dropped, if it was created here for
 // other members.
-func (f *fleet) dropped(id string) {
+func (f *shared) dropped(_ *Run, r *Record) {
 	f.mu.Lock()
-	each := f.followed[id]
+	each := f.followed[r.ID]
 	places := each != nil && each.places()
 	f.mu.Unlock()
 	if places {
-		f.changed(id)
+		f.changed(r.ID)
+	}
+}
+
+// removed ends what newRun has begun. A task that was lost may still have the claim of this member.
+func (f *shared) removed(run *Run) {
+	f.unfollow(run.id)
+	f.m.limits.forget(&run.usage)
+	f.m.limits.unsetNetwork(run.id)
+	if run.lost.Load() {
+		f.doubt(run.id, Claim{})
+		f.scan()
 	}
 }
 
@@ -440,12 +551,29 @@ func (f *fleet) dropped(id string) {
 // and the task has not ended as far as it knows.
 func (each *followed) places() bool { return each.placing != nil || each.created }
 
-// least returns the least revision of a task that the store must return; 0 if any may be right, or if
-// f is nil.
-func (f *fleet) least(id string) uint64 {
-	if f == nil {
-		return 0
+// latestStore is a shared store whose Get fails with errOutdated if this process has read or written
+// a later record, unless the store has lost that one.
+type latestStore struct {
+	Store
+	f *shared
+}
+
+// Get implements [Store].
+func (s latestStore) Get(ctx context.Context, id string) (Record, error) {
+	least := s.f.least(id) // before the read, because others may write meanwhile
+	r, err := s.Store.Get(ctx, id)
+	if err != nil {
+		return r, err
 	}
+	if r.Revision < least && !s.f.lost(id, r.Revision) {
+		return r, errOutdated
+	}
+	s.f.saw(id, r.Revision)
+	return r, nil
+}
+
+// least returns the least revision of a task that the store must return; 0 if any may be right.
+func (f *shared) least(id string) uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if each := f.followed[id]; each != nil {
@@ -454,11 +582,8 @@ func (f *fleet) least(id string) uint64 {
 	return 0
 }
 
-// saw notes that a record was read. F may be nil.
-func (f *fleet) saw(id string, revision uint64) {
-	if f == nil {
-		return
-	}
+// saw notes that a record was read.
+func (f *shared) saw(id string, revision uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if each := f.followed[id]; each != nil {
@@ -477,7 +602,7 @@ const (
 
 // lost notes that an outdated record was read. It returns true if the store has lost the later ones.
 // Then a run in this process ends, and is recovered from the record that the store has.
-func (f *fleet) lost(id string, revision uint64) bool {
+func (f *shared) lost(id string, revision uint64) bool {
 	f.mu.Lock()
 	each := f.followed[id]
 	if each == nil || revision >= each.least {
@@ -535,7 +660,7 @@ func (m *Manager) fence(run *Run) {
 }
 
 // fenced reports whether another member holds the task of a run.
-func (run *Run) fenced(r *Record) bool { return run.m.fleet != nil && r.Claim != run.claim }
+func (run *Run) fenced(r *Record) bool { return r.Claim != run.claim }
 
 // change is [Manager.change] for a write of the work. It repeats the write while the store fails;
 // see Manager.persist. So f may be called again after a write whose outcome is unknown. Change
@@ -558,26 +683,10 @@ func (run *Run) tryChange(ctx context.Context, f func(r *Record) error) (Record,
 	})
 }
 
-// newClaim returns the membership of this process and the claim of a task that it creates. They are
-// zero if the store is not shared.
-func (m *Manager) newClaim() (membership membership, claim Claim, err error) {
-	if m.fleet == nil {
-		return nil, claim, nil
-	}
-	membership = m.fleet.current()
-	if lapsed(membership) {
-		return nil, claim, errNotMember
-	}
-	return membership, Claim{membership.Self().ID, 1}, nil
-}
-
 // take writes the claim of a run that recovers a task to the record, and takes the number of the
 // latest input request from there: the previous holder may have written it since newRun. It fails
-// with errTaken if the claim of the record is not from. It does nothing if the store is not shared.
+// with errTaken if the claim of the record is not from.
 func (run *Run) take(r *Record, from Claim) error {
-	if run.m.fleet == nil {
-		return nil
-	}
 	if r.terminal() {
 		return &MoveError{r.Status, mcp.TaskStatusWorking}
 	}
@@ -596,7 +705,7 @@ func (run *Run) take(r *Record, from Claim) error {
 // adoptOrphans takes over the unfinished tasks that have no living holder: those that designated
 // assigns to this member, or all of them if all is set. It reports whether it left a task that this
 // member may have to take over later.
-func (f *fleet) adoptOrphans(all bool) (left bool) {
+func (f *shared) adoptOrphans(all bool) (left bool) {
 	membership := f.current()
 	self, members := f.self(), membership.Members()
 	f.m.scheduler.hold()
@@ -631,7 +740,7 @@ func (f *fleet) adoptOrphans(all bool) (left bool) {
 		case !f.m.draining.Load():
 			adopt(r)
 		case !f.isOwn(r.Claim.Member): // the others find it, too
-		case r.Restartable && f.othersServe(placementOf(&r)):
+		case r.Restartable && f.m.othersServe(placementOf(&r)):
 			f.giveUp(&r)
 		default:
 			adopt(r)
@@ -667,7 +776,7 @@ func orphans(ctx context.Context, membership membership) iter.Seq2[Record, error
 
 // doubt makes adoptOrphans check whether this member holds a task without a run. A write with an
 // unknown outcome may still replace the claim from, which may be the zero Claim.
-func (f *fleet) doubt(id string, from Claim) {
+func (f *shared) doubt(id string, from Claim) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.doubts[id] = from
@@ -676,7 +785,7 @@ func (f *fleet) doubt(id string, from Claim) {
 // ownOrphans returns the briefs of the tasks that this member holds without a run, and of the tasks
 // that another member has taken from it before that member ended. It reports whether a pending
 // write may still make this member the holder of a task.
-func (f *fleet) ownOrphans(membership membership) (briefs []Record, open bool) {
+func (f *shared) ownOrphans(membership membership) (briefs []Record, open bool) {
 	self, members := membership.Self(), membership.Members()
 	f.mu.Lock()
 	doubts := f.doubts
@@ -712,11 +821,11 @@ func (f *fleet) ownOrphans(membership membership) (briefs []Record, open bool) {
 // adopt takes over one task. It fails if the task may still need a holder afterwards: with
 // ErrExists if earlier work has not returned yet, and with errTaken if another member has claimed
 // the task, because that member may be dead already.
-func (f *fleet) adopt(brief Record) error {
+func (f *shared) adopt(brief Record) error {
 	err := errUnknownWork
 	// This member may have refused such a task since the caller has chosen this one.
 	if self, p := f.self(), placementOf(&brief); self.has(&p) {
-		err = f.claim(brief, brief.Claim.Member != "" && !f.isOwn(brief.Claim.Member))
+		err = f.recover(brief, brief.Claim.Member != "" && !f.isOwn(brief.Claim.Member))
 	}
 	if err == errUnknownWork && f.isOwn(brief.Claim.Member) {
 		// No other member looks for the tasks of a living one. The holder of an earlier membership
@@ -734,9 +843,9 @@ func (f *fleet) adopt(brief Record) error {
 	return err
 }
 
-// claim claims a task and runs its work. It fails with errTaken if another member was faster. Died
+// recover claims a task and runs its work. It fails with errTaken if another member was faster. Died
 // is set if the holder of the task has ended.
-func (f *fleet) claim(brief Record, died bool) (err error) {
+func (f *shared) recover(brief Record, died bool) (err error) {
 	from := brief.Claim
 	if brief.parked() && f.m.cfg.Recovery.Recover != nil {
 		err = f.m.recoverParked(f.m.lifetime, &brief)
@@ -754,7 +863,7 @@ func (f *fleet) claim(brief Record, died bool) (err error) {
 }
 
 // offered takes over a task that another member offers.
-func (f *fleet) offered(id string) {
+func (f *shared) offered(id string) {
 	if f.current() == nil || f.m.draining.Load() {
 		return // run looks for tasks once this process has joined
 	}
@@ -802,18 +911,16 @@ func mix(h uint64) uint64 {
 // prepareClaim sets the claim of a run that recovers a task, and returns the claim that it
 // replaces.
 func (m *Manager) prepareClaim(run *Run, r *Record) (from Claim) {
-	if m.fleet != nil {
-		m.limits.addHeld(&run.usage)
-		run.claim = Claim{m.fleet.current().Self().ID, r.Claim.Epoch + 1}
+	m.limits.addHeld(&run.usage)
+	run.claim, _ = m.fleet.claim(r.Claim) // if the lease has ended, the run is fenced
+	if run.claim == r.Claim {
+		run.endClaiming() // the record has it already
 	}
 	return r.Claim
 }
 
 // endClaiming ends the time in which the record may not have the claim of the run.
 func (run *Run) endClaiming() {
-	if run.m.fleet == nil {
-		return
-	}
 	if run.claiming.Swap(claimStored) == claimMissed {
 		run.m.fleet.changed(run.id)
 	}
@@ -824,21 +931,20 @@ func (run *Run) endClaiming() {
 // or lacks a label, and while this member drains and another one runs the tasks.
 func (m *Manager) runsHere(tool string, labels ...string) bool {
 	p := placement{tool: tool, labels: labels}
-	return m.fleet == nil || serves(&m.cfg.Member, &p) && !(m.draining.Load() && m.fleet.othersServe(p))
+	return !m.fleet.others() || serves(&m.cfg.Member, &p) && !(m.draining.Load() && m.othersServe(p))
 }
 
 // Members returns the living members of the fleet, this one included, in ascending order of their
 // IDs. The list may be out of date, but for the Load of this member. It is nil if the store is not
 // shared.
-func (m *Manager) Members() []Member {
-	if m.fleet == nil {
-		return nil
-	}
-	membership := m.fleet.current()
+func (m *Manager) Members() []Member { return m.fleet.members() }
+
+func (f *shared) members() []Member {
+	membership := f.current()
 	self, list := membership.Self().ID, membership.Members()
 	for i := range list {
 		if list[i].ID == self {
-			list[i].Load = m.load()
+			list[i].Load = f.m.load()
 		}
 	}
 	return list
@@ -855,12 +961,13 @@ func (m *Manager) load() fleets.Load {
 // or ctx ends: then those that have not responded are missing, without an error. Requests and
 // responses may be lost. Query returns nil if the store is not shared.
 func (m managerInternals) Query(ctx context.Context, request []byte) (responses map[string][]byte, err error) {
-	if m.fleet == nil {
-		return nil, nil
-	}
-	membership := m.fleet.current()
+	return m.fleet.query(ctx, request)
+}
+
+func (f *shared) query(ctx context.Context, request []byte) (responses map[string][]byte, err error) {
+	membership := f.current()
 	if responses, err = membership.Query(ctx, request); err == nil {
-		responses[membership.Self().ID] = m.queried(request)
+		responses[membership.Self().ID] = f.m.queried(request)
 	}
 	return responses, err
 }
@@ -894,7 +1001,7 @@ func (m managerInternals) TakeOver(ctx context.Context, id string) error {
 		return ErrClosed
 	case r.terminal():
 		return &MoveError{r.Status, mcp.TaskStatusWorking}
-	case m.fleet == nil || !r.Restartable:
+	case !r.Restartable:
 		return taskrules.ErrNotMovable
 	case m.draining.Load():
 		return fmt.Errorf("%w: this member drains", taskrules.ErrNotMovable)
@@ -903,11 +1010,15 @@ func (m managerInternals) TakeOver(ctx context.Context, id string) error {
 	case r.Phase == taskrules.PhaseDoomed:
 		return fmt.Errorf("%w: %s", taskrules.ErrNotMovable, doomedText(&r))
 	}
-	if run := m.findRun(id); run != nil {
-		m.fence(run) // removeRun looks for the task again
+	return m.fleet.takeOver(&r)
+}
+
+func (f *shared) takeOver(r *Record) error {
+	if run := f.m.findRun(r.ID); run != nil {
+		f.m.fence(run) // removeRun looks for the task again
 		return nil
 	}
-	err := m.fleet.claim(r.Brief(), false)
+	err := f.recover(r.Brief(), false)
 	if err == errUnknownWork {
 		return fmt.Errorf("%w: this member does not have its tool", taskrules.ErrNotMovable)
 	}

@@ -17,7 +17,7 @@ func (m *Member) lacks(labels []string) string {
 // lacks returns the first of labels that this process does not have, or "" if it has all of them.
 // It returns "" if the store is not shared: labels have no effect then.
 func (m *Manager) lacks(labels ...string) string {
-	if m.fleet == nil {
+	if !m.fleet.others() {
 		return ""
 	}
 	return m.cfg.Member.lacks(labels)

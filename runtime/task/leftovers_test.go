@@ -24,7 +24,7 @@ func (m *Manager) Leftovers() (left []string) {
 	add("deliveries of input requests", int64(len(m.claims)))
 	add("runs with undos", int64(len(m.undoable)))
 	m.mu.Unlock()
-	if f := m.fleet; f != nil {
+	if f, ok := m.fleet.(*shared); ok {
 		f.mu.Lock()
 		add("tasks followed", int64(len(f.followed)))
 		add("doubts", int64(len(f.doubts)))

@@ -111,7 +111,9 @@ func (m *Manager) storedElsewhere(ctx context.Context, principal string) (bytes 
 			return bytes, m.logFault("list tasks", err)
 		}
 		for i := range list {
-			if m.findRun(list[i].ID) == nil && !m.fleet.places(list[i].ID) {
+			// The attendant of a task that was created here for other members is counted until it ends.
+			a := m.fleet.attendant(list[i].ID)
+			if m.findRun(list[i].ID) == nil && (a == nil || !m.limits.counts(&a.usage)) {
 				bytes += list[i].Bytes
 			}
 		}
@@ -301,8 +303,12 @@ func (l *limiter) fits(t *taskUsage, more int64) error {
 	return &LimitError{Code: CodeTooManyBytes, Limit: limit}
 }
 
-// addHeld counts a task that was taken over from another member, regardless of the limits.
+// addHeld counts a task that was taken over from another member, regardless of the limits. If the
+// store is not shared, addExisting has counted the task.
 func (l *limiter) addHeld(t *taskUsage) {
+	if !l.shared {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	u := l.usageOf(t.principal)

@@ -30,7 +30,7 @@ type Manager struct {
 	store   safeStore
 	outage  outage
 	release func() // releases the store
-	fleet   *fleet // nil if the store is not shared
+	fleet   fleet
 	started time.Time
 	steady  steadyClock // the second clock if the store is not shared
 	audit   audit
@@ -102,10 +102,10 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 	m.scheduler = scheduler{m: m, max: cfg.Limits.Running, pools: map[string]*pool{}, turns: map[string]*turn{}, calls: map[*ticket]context.CancelCauseFunc{}}
 	m.scheduler.lastBegin.Store(-int64(maxTrialWindow)) // no work has begun
 	m.lifetime, m.endLifetime = context.WithCancelCause(context.Background())
-	switch err := m.joinFleet(ctx); {
+	switch f, err := m.joinFleet(ctx); {
 	case err == nil:
-		m.release = func() { m.fleet.leave(); release() }
-		m.group.Go(m.fleet.run) // ends with m.lifetime
+		m.release = func() { f.leave(); release() }
+		m.group.Go(f.run) // ends with m.lifetime
 	case !errors.Is(err, errors.ErrUnsupported):
 		m.endLifetime(ErrClosed)
 		release()
@@ -203,8 +203,8 @@ func (m *Manager) Health() error {
 	if m.lifetime.Err() != nil {
 		return ErrClosed
 	}
-	if m.fleet != nil && lapsed(m.fleet.current()) {
-		return errNotMember
+	if _, err := m.fleet.claim(Claim{}); err != nil {
+		return err
 	}
 	if err := m.hangs(); err != nil {
 		return err
@@ -342,12 +342,7 @@ func (m *Manager) replace(from standing, r *Record) error {
 		m.limits.reserve(&owner, -reserved, true)
 		return m.logFault("write task", err)
 	}
-	if m.fleet != nil {
-		m.fleet.note(r)
-		if run != nil {
-			run.setLatest(r)
-		}
-	}
+	m.fleet.wrote(run, r)
 	m.afterChange(run, from.shown, r, reserved)
 	return nil
 }

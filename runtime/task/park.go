@@ -99,9 +99,8 @@ func (m *Manager) resume(run *Run) (work Work, r Record) {
 				return errUnchanged
 			}
 			r.unpark()
-			idle := run.shelved.Load() && m.fleet == nil
 			switch {
-			case r.running() && (idle || m.suspected(r) || m.crowded(r)):
+			case r.running() && (run.shelved.Load() || m.suspected(r) || m.crowded(r)):
 				r.Phase = taskrules.PhaseSuspended // the end of this process is no death during the work
 			case !due:
 				return errUnchanged
@@ -131,9 +130,7 @@ func (m *Manager) resume(run *Run) (work Work, r Record) {
 			run.setUndo(&r)
 			work = m.recoveredWork(r)
 			switch {
-			case work == nil && m.fleet != nil:
-				m.fleet.refuse(&r)
-				m.fleet.handOverQueued(run)
+			case work == nil && m.fleet.refused(run, &r):
 				return nil, r
 			case work == nil && run.shelved.Swap(true):
 				if m.rest(run, time.Time{}) {
@@ -211,8 +208,8 @@ func (m *Manager) rest(run *Run, wake time.Time) bool {
 		heap.Push(&m.wakes, run)
 		m.setWakeTimer()
 	}
-	if m.draining.Load() && m.fleet != nil {
-		m.group.Go(func() { m.fleet.handOverParked(run) }) // ends with the write
+	if m.draining.Load() {
+		m.fleet.handOverParked(run)
 	}
 	m.checkIdle()
 	m.group.Done()

@@ -61,9 +61,9 @@ func serves(member *Member, p *placement) bool {
 	return !member.Draining && (p.bound || member.Tools == nil || slices.Contains(member.Tools, p.tool)) && member.lacks(p.labels) == "" && member.has(p)
 }
 
-// refuse announces that this member does not run tasks such as r, because Config.Recovery.Recover
+// refused announces that this member does not run tasks such as r, because Config.Recovery.Recover
 // has returned no work for it. The others offer it no more of them.
-func (f *fleet) refuse(r *Record) {
+func (f *shared) refused(run *Run, r *Record) bool {
 	p := placementOf(r)
 	x := p.missing()
 	f.mu.Lock()
@@ -76,10 +76,14 @@ func (f *fleet) refuse(r *Record) {
 		f.m.cfg.Logger.Info("task refused", "task", r.ID, "tool", x.Tool, "version", p.version)
 		f.announceMissing()
 	}
+	if run != nil {
+		f.handOverQueued(run)
+	}
+	return true
 }
 
 // self returns this member with all that it has refused.
-func (f *fleet) self() Member {
+func (f *shared) self() Member {
 	self := f.current().Self()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -87,16 +91,17 @@ func (f *fleet) self() Member {
 	return self
 }
 
-// forgetRefusals announces that this member may have what it was missing.
-func (f *fleet) forgetRefusals() {
+// toolsChanged announces that this member may have what it was missing.
+func (f *shared) toolsChanged() {
 	f.mu.Lock()
 	f.missing = nil
 	f.mu.Unlock()
 	f.announceMissing()
+	f.scan()
 }
 
 // announceMissing announces what this member is missing, unless it has announced that already.
-func (f *fleet) announceMissing() {
+func (f *shared) announceMissing() {
 	f.announcing.Lock() // so that the latest list is announced last
 	defer f.announcing.Unlock()
 	f.mu.Lock()
@@ -113,11 +118,7 @@ func (f *fleet) announceMissing() {
 // ToolsChanged makes the Manager ask [Recovery.Recover] again for work that was not available
 // before. Call it after tools, or versions of tools, were added.
 func (m *Manager) ToolsChanged() {
-	if m.fleet != nil {
-		m.fleet.forgetRefusals()
-		m.fleet.scan()
-		return
-	}
+	m.fleet.toolsChanged()
 	m.mu.Lock()
 	var shelved []string
 	for id, run := range m.runs {
@@ -138,13 +139,12 @@ func (m *Manager) waitsFor(r *Record) string {
 		return ""
 	}
 	p := placementOf(r)
-	if m.fleet == nil {
+	if members := m.Members(); members == nil {
 		if run := m.findRun(r.ID); run == nil || !run.shelved.Load() {
 			return ""
 		}
 		p.labels, p.begun, p.version = nil, r.Begun(), r.Durable.Version
 	} else {
-		members := m.Members()
 		held := slices.ContainsFunc(members, func(member Member) bool { return member.ID == r.Claim.Member })
 		if held || designated(members, r.ID, &p) != "" {
 			return ""

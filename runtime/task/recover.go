@@ -29,7 +29,8 @@ func (m *Manager) recover(ctx context.Context) error {
 	for range recoveryWorkers { // the goroutines end with the scan
 		group.Go(func() {
 			for r := range briefs {
-				if err := m.recoverTask(ctx, r, true); err != nil && !errors.Is(err, ErrNotFound) {
+				err := m.recoverTask(ctx, r, true)
+				if _, ended := errors.AsType[*MoveError](err); err != nil && !ended && !errors.Is(err, ErrNotFound) {
 					cancel(err)
 				}
 			}
@@ -114,10 +115,10 @@ func (m *Manager) recoverTask(ctx context.Context, brief Record, died bool) erro
 	if err != nil {
 		return err
 	}
-	if m.fleet != nil && r.terminal() {
+	if r.terminal() {
 		return &MoveError{r.Status, mcp.TaskStatusWorking}
 	}
-	if m.fleet != nil && r.Claim != brief.Claim {
+	if r.Claim != brief.Claim {
 		return errTaken // not the claim whose member was found to be dead
 	}
 	if r.Status != mcp.TaskStatusWorking && r.Status != mcp.TaskStatusInputRequired {
@@ -125,14 +126,14 @@ func (m *Manager) recoverTask(ctx context.Context, brief Record, died bool) erro
 	}
 	changed := r.Updated
 	m.markNew(&r)
-	if m.fleet == nil {
+	certain := died && r.Claim.Member == "" // no other process can have run the work
+	if certain {
 		if m.countDeath(&r, ""); r.Phase == taskrules.PhaseDoomed && !r.mustUndo() {
 			return m.failUnrecoverable(ctx, &r, doomedText(&r))
 		}
 	}
 	work := m.recoveredWork(r)
-	if work == nil && m.fleet != nil && (r.Restartable || r.Runner != "") {
-		m.fleet.refuse(&r)
+	if work == nil && (r.Restartable || r.Runner != "") && m.fleet.refused(nil, &r) {
 		return errUnknownWork
 	}
 	if work == nil && r.Durable == nil {
@@ -153,7 +154,7 @@ func (m *Manager) recoverTask(ctx context.Context, brief Record, died bool) erro
 		if died {
 			m.countDeath(r, from.Member)
 		}
-		if m.fleet == nil && r.Phase == taskrules.PhaseDoomed {
+		if certain && r.Phase == taskrules.PhaseDoomed {
 			m.undoSuspect(r)
 		}
 		expired = m.expireUndo(r)
@@ -164,7 +165,7 @@ func (m *Manager) recoverTask(ctx context.Context, brief Record, died bool) erro
 		case r.Begun():
 			r.Phase = taskrules.PhaseSuspended
 		}
-		if m.fleet == nil && r.InputRequests == nil && r.Phase == before.Phase && r.Reruns == before.Reruns && !expired {
+		if run.claim == from && r.InputRequests == nil && r.Phase == before.Phase && r.Reruns == before.Reruns && !expired {
 			return errUnchanged
 		}
 		// The work that waited for the answers to these input requests has ended with its process.
@@ -205,7 +206,7 @@ func (m *Manager) recoverParked(ctx context.Context, brief *Record) error {
 	if err != nil {
 		return err
 	}
-	if from := m.prepareClaim(run, brief); m.fleet != nil {
+	if from := m.prepareClaim(run, brief); from != run.claim {
 		r, err := m.change(ctx, brief.ID, func(r *Record) error { return run.take(r, from) })
 		if err != nil {
 			m.removeRun(run)
@@ -269,9 +270,7 @@ func (m *Manager) failUnrecoverable(ctx context.Context, r *Record, message stri
 		return err
 	}
 	defer m.removeRun(run)
-	if m.fleet != nil {
-		m.limits.addHeld(&run.usage)
-	}
+	m.limits.addHeld(&run.usage)
 	m.limits.workReturned(&run.usage)
 	from := r.standing()
 	if r.undoes() {

@@ -53,19 +53,14 @@ func (m *Manager) result(ctx context.Context, principal, id string, via Requesto
 func (m *Manager) wait(ctx context.Context, r *Record, via Requestor) error {
 	m.audit.waiting.Add(1)
 	defer m.audit.waiting.Add(-1)
-	run := m.findRun(r.ID)
-	attended := via != nil && m.fleet != nil
-	if attended {
-		held := run != nil
-		run = m.fleet.attend(r)
-		defer m.fleet.unattend(r.ID)
-		if !held {
-			m.fleet.announceWaiter(ctx, r.ID)
+	var run *Run
+	if via != nil {
+		var leave func()
+		if run, leave = m.fleet.attend(ctx, r); run != nil {
+			run.addWaiter(via)
+			defer run.removeWaiter(via)
 		}
-	}
-	if run != nil && via != nil {
-		run.addWaiter(via)
-		defer run.removeWaiter(via)
+		defer leave()
 	}
 	waiter := m.lastWaiter.Add(1)
 	both := lazyctx.WithBoth(ctx, m.lifetime)
@@ -75,7 +70,7 @@ func (m *Manager) wait(ctx context.Context, r *Record, via Requestor) error {
 	for !r.terminal() {
 		until := both
 		open := r.openInputRequests() > 0
-		if via != nil && run != nil && (open || attended) {
+		if run != nil && (open || run.attends) {
 			// Called before start, so that a call of redeliver in between is not missed.
 			until = lazyctx.WithBoth(both, run.undelivered())
 		}
@@ -105,9 +100,6 @@ func (m *Manager) wait(ctx context.Context, r *Record, via Requestor) error {
 			return err
 		}
 		r.show()
-	}
-	if attended {
-		m.fleet.drain(both, r.ID)
 	}
 	return nil
 }

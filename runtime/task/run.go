@@ -52,7 +52,7 @@ type Run struct {
 	usage   taskUsage
 	// expires is when the task expires, in microseconds since 1970; 0 if it never does.
 	expires int64
-	// claim is that of the run, if the store is shared. It never changes once claiming is claimStored.
+	// claim is that of the run. It never changes once claiming is claimStored.
 	claim Claim
 	// latest is the latest record that this process has written, if the store is shared, the task
 	// is running and its payloads are small. A write that is based on it fails if it is out of
@@ -99,7 +99,7 @@ type Run struct {
 	lost atomic.Bool
 
 	changed     int64 // when the record was changed last before the task was recovered, in microseconds since 1970; never changes
-	held        bool  // this member of a fleet holds the task; never changes
+	attends     bool  // the run is an attendant; never changes
 	recoverable bool  // the next Manager recovers the task; never changes
 	durable     bool  // the record has a journal; never changes
 	extension   bool  // see Record.Extension; never changes
@@ -120,7 +120,7 @@ const (
 	resting           // the work is parked and has no goroutine
 )
 
-// Whether the record of a task of a fleet has the claim of the run.
+// Whether the record has the claim of the run.
 const (
 	claimStored  uint32 = iota
 	claimPending        // the record may not have it yet
@@ -168,11 +168,9 @@ func (m *Manager) newRun(ctx context.Context, r *Record, via Requestor) (*Run, e
 	if run.durable {
 		m.setContext(run, ctx) // while mu is held, so that parkSoon finds the run or Drain was called before
 	}
-	if m.fleet != nil {
-		run.claim, run.held, run.elsewhere = r.Claim, true, via == nil
-		run.claiming.Store(claimPending)
-		m.fleet.follow(r.ID)
-	}
+	run.claim, run.elsewhere = r.Claim, via == nil && m.fleet.others()
+	run.claiming.Store(claimPending)
+	m.fleet.follow(r.ID)
 	m.runs[r.ID] = run
 	m.noteUndos(run, r)
 	m.group.Add(1)
@@ -232,15 +230,7 @@ func (m *Manager) removeRun(run *Run) {
 	}
 	m.checkIdle()
 	m.mu.Unlock()
-	if m.fleet != nil {
-		m.fleet.unfollow(run.id)
-		m.limits.forget(&run.usage)
-		m.limits.unsetNetwork(run.id)
-		if run.lost.Load() {
-			m.fleet.doubt(run.id, Claim{}) // the task may still have the claim of this member
-			m.fleet.scan()
-		}
-	}
+	m.fleet.removed(run)
 	m.group.Done()
 }
 
@@ -400,13 +390,10 @@ func (run *Run) suspend() {
 // other processes that may wait for it. The caller holds mu.
 func (run *Run) destination() Requestor {
 	here := run.here()
-	switch {
-	case !run.elsewhere:
+	if !run.elsewhere {
 		return here
-	case here == nil:
-		return remote{run.m.fleet, run.id}
 	}
-	return everywhere{remote{run.m.fleet, run.id}, here}
+	return remote{run.m.fleet.(*shared), run.id, here}
 }
 
 // here returns the Requestor in this process for the next message, or nil. In a fleet, the waiters
@@ -414,7 +401,7 @@ func (run *Run) destination() Requestor {
 // holds mu.
 func (run *Run) here() Requestor {
 	var attendant *Run
-	if run.held {
+	if !run.attends {
 		attendant = run.m.fleet.attendant(run.id)
 	}
 	if attendant != nil {
@@ -485,7 +472,7 @@ func (run *Run) removeWaiter(via Requestor) {
 // redirect cancels a report of the work in this process that is being sent to another requestor
 // than the present destination.
 func (run *Run) redirect() {
-	if run.m.fleet != nil && !run.held { // an attendant
+	if run.attends {
 		if run = run.m.findRun(run.id); run == nil {
 			return
 		}

@@ -15,7 +15,6 @@ import (
 type safeStore struct {
 	store  Store
 	outage *outage
-	fleet  *fleet // nil if the store is not shared
 }
 
 // noSet stands for a call that may take any time.
@@ -49,22 +48,15 @@ func (g safeStore) create(r *Record) (err error) {
 	return failed
 }
 
-// get sets r to the record of a task. In a fleet, it fails with errOutdated if this process has read
-// or written a later one, unless the store has lost that one.
+// get sets r to the record of a task. In a fleet, it may fail with errOutdated; see latestStore.
 func (g safeStore) get(ctx context.Context, id string, r *Record) (err error) {
 	defer g.ended(ctx, g.outage.begin(), false, &err)
 	defer boundary.Catch(&err)
-	least := g.fleet.least(id) // before the read, because others may write meanwhile
 	stored, failed := g.store.Get(ctx, id)
-	if failed != nil {
-		return failed
+	if failed == nil {
+		*r = stored
 	}
-	if stored.Revision < least && !g.fleet.lost(id, stored.Revision) {
-		return errOutdated
-	}
-	g.fleet.saw(id, stored.Revision)
-	*r = stored
-	return nil
+	return failed
 }
 
 func (g safeStore) journal(ctx context.Context, id string) (entries []Entry, err error) {

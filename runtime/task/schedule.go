@@ -112,8 +112,8 @@ func (m *Manager) start(run *Run, r *Record, begun bool, work Work) {
 				m.runWork(run, ended, nil)
 			}
 		})
-		if m.draining.Load() && m.fleet != nil { // handOver may have missed the ticket
-			m.spawn(func() { m.fleet.handOverTicket(t) }) // ends with the write
+		if m.draining.Load() { // Drain may have missed the ticket
+			m.fleet.handOverTicket(t)
 		}
 	}
 }
@@ -198,9 +198,7 @@ func (s *scheduler) enter(t *ticket, tool string) (started bool) {
 		p.dirty = p.max != 0 // the quota may have room now
 		p.max = int64(limit)
 	}
-	if s.m.fleet == nil {
-		p.granted = p.max
-	}
+	p.granted = s.m.fleet.granted(p)
 	t.pool = p
 	if t.deaths > 0 {
 		s.trials.waiting = append(s.trials.waiting, t)
@@ -373,14 +371,8 @@ func (s *scheduler) before(a, b *ticket) bool {
 // dispatch starts the tickets for which there is room, and starts goroutines that write the
 // unsettled quotas. The caller holds mu.
 func (s *scheduler) dispatch() {
-	leaseEnded := false
-	if s.m.fleet != nil {
-		membership := s.m.fleet.current()
-		if membership == nil {
-			return // Join has not returned yet, so no ticket waits
-		}
-		leaseEnded = lapsed(membership)
-	}
+	_, err := s.m.fleet.claim(Claim{})
+	leaseEnded := err != nil
 	for t := s.next(leaseEnded); t != nil; t = s.next(leaseEnded) {
 		s.clock++
 		s.turns[t.principal].served = s.clock
@@ -393,12 +385,18 @@ func (s *scheduler) dispatch() {
 		t.start()
 	}
 	s.nextTrial(leaseEnded)
-	if s.m.fleet == nil {
-		return
-	}
+	s.m.fleet.settle()
+}
+
+// granted implements [fleet].
+func (f *shared) granted(p *pool) int64 { return p.granted }
+
+// settle implements [fleet].
+func (f *shared) settle() {
+	s := &f.m.scheduler
 	for _, p := range s.pools {
 		if !p.syncing && s.unsettled(p) {
-			p.syncing = s.m.spawn(func() { s.sync(p) }) // ends when nothing is left to write
+			p.syncing = s.m.spawn(func() { f.sync(p) }) // ends when nothing is left to write
 		}
 	}
 }
@@ -433,9 +431,10 @@ func (s *scheduler) unsettled(p *pool) bool {
 }
 
 // sync writes the quota of a pool until it is settled.
-func (s *scheduler) sync(p *pool) {
+func (f *shared) sync(p *pool) {
+	s := &f.m.scheduler
 	for {
-		membership := s.m.fleet.current()
+		membership := f.current()
 		s.mu.Lock()
 		if !s.unsettled(p) {
 			p.syncing = false
@@ -452,7 +451,7 @@ func (s *scheduler) sync(p *pool) {
 		err := boundary.Run(func() error { return membership.Reserve(ctx, p.quota(), r) })
 		cancel()
 		s.mu.Lock()
-		if err == nil && s.m.fleet.current() == membership && !lapsed(membership) {
+		if err == nil && f.current() == membership && !lapsed(membership) {
 			p.dirty, p.reported, p.declared = false, r.Used, r.Want
 			p.apply(membership.Share(p.quota()))
 			s.dispatch()
@@ -468,31 +467,24 @@ func (s *scheduler) sync(p *pool) {
 	}
 }
 
-// shared applies a quota that other members have changed.
-func (s *scheduler) shared(quota string) {
+// reapply applies the latest shares of the pools that accepts returns true for, and starts what has
+// room then.
+func (f *shared) reapply(accepts func(p *pool) bool) {
+	s := &f.m.scheduler
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.pools {
-		if p.quota() == quota {
-			s.reapply(p)
+		if accepts(p) {
+			f.reapplyTo(p)
 		}
 	}
 	s.dispatch()
 }
 
-// departed applies the shares of all pools after a member has departed: its permits become free.
-func (s *scheduler) departed() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, p := range s.pools {
-		s.reapply(p)
-	}
-	s.dispatch()
-}
-
-// reapply applies the latest share of a pool, unless it is unknown. The caller holds mu.
-func (s *scheduler) reapply(p *pool) {
-	membership := s.m.fleet.current()
+// reapplyTo applies the latest share of a pool, unless it is unknown. The caller holds the mu of the
+// scheduler.
+func (f *shared) reapplyTo(p *pool) {
+	membership := f.current()
 	if p.max == 0 || membership == nil || lapsed(membership) {
 		return
 	}

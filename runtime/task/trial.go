@@ -145,7 +145,7 @@ func (m *Manager) beginning(work Work) Work {
 // markNew sets PhaseNew of a task that a front end has created for other members, until one claims
 // it.
 func (m *Manager) markNew(r *Record) {
-	if m.fleet != nil && r.unclaimedNew() {
+	if m.fleet.others() && r.unclaimedNew() {
 		r.Phase = taskrules.PhaseNew
 	}
 }
@@ -167,9 +167,9 @@ func (m *Manager) crowded(r *Record) bool {
 	}
 	p := s.pools[r.Name]
 	if p == nil {
-		return m.fleet != nil // no permit is granted yet
+		p = &pool{tool: r.Name, max: int64(limit)}
 	}
-	return p.inUse >= min(p.granted, int64(limit))
+	return p.inUse >= min(m.fleet.granted(p), int64(limit))
 }
 
 // begin sets the phase and the version of work that is about to begin in this process.

@@ -65,9 +65,7 @@ func (w *watch) add(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ids[id] = struct{}{}
-	if w.m.fleet != nil {
-		w.m.fleet.follow(id)
-	}
+	w.m.fleet.follow(id)
 	x := &w.m.watches
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -130,9 +128,7 @@ func (w *watch) remove(id string) {
 		return
 	}
 	delete(w.ids, id)
-	if w.m.fleet != nil {
-		w.m.fleet.unfollow(id)
-	}
+	w.m.fleet.unfollow(id)
 	x := &w.m.watches
 	x.mu.Lock()
 	defer x.mu.Unlock()
