@@ -21,6 +21,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -249,7 +250,7 @@ func TestTaskIsPolledAtItsInterval(t *testing.T) {
 		for i := range f.gets[1:] {
 			gap, from := f.gets[i+1].Sub(f.gets[i]), time.Second
 			if i >= 5 {
-				from = requestor.MinPollInterval
+				from = 100 * time.Millisecond
 			}
 			if gap < from || gap > from*13/10 {
 				t.Errorf("poll %d after %v, want at least %v", i, gap, from)
@@ -996,7 +997,7 @@ func TestPanicOfRespondIsAnError(t *testing.T) {
 			t.Fatal(err)
 		}
 		cfg := session.Config{Revisions: session.ModernRevisions(), Logger: slog.New(slog.DiscardHandler)}
-		tasks := requestor.AttachWith(&cfg, requestor.Options{Respond: func(context.Context, *session.Request) (json.RawMessage, error) { panic("oops") }})
+		tasks := requestor.Internals(taskrules.Caller{}).Attach(&cfg, func(context.Context, *session.Request) (json.RawMessage, error) { panic("oops") }, nil)
 		s, err := session.Connect(t.Context(), conn, &mcp.InitializeRequestParams{
 			ClientInfo:   mcp.Implementation{Name: "c", Version: "1"},
 			Capabilities: mcp.ClientCapabilities{Extensions: json.RawMessage(`{"io.modelcontextprotocol/tasks":{}}`)},

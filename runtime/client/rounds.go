@@ -13,6 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/engine"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 )
@@ -79,11 +80,11 @@ func (c *Client) waiting(opts ...session.Option) jsonrpc.Caller {
 // Call implements [jsonrpc.Caller].
 func (k waiting) Call(ctx context.Context, method string, params codec.Encoder) (json.RawMessage, error) {
 	result, err := k.caller.Call(ctx, method, params)
-	if err != nil || !k.c.session.Traits().TasksByServer || !requestor.IsTask(result) {
+	if err != nil || !k.c.session.Traits().TasksByServer || !requestor.Internals(taskrules.Caller{}).IsTask(result) {
 		return result, err
 	}
 	ctx = modern.WithParamHeaders(ctx, nil) // these belong to tools/call
-	h, err := k.c.tasks.Created(ctx, k.c.session, method, result)
+	h, err := requestor.Internals(taskrules.Caller{}).Created(ctx, k.c.tasks, k.c.session, method, result)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +153,7 @@ func (c *Client) withInputTimeout(ctx context.Context) (context.Context, context
 	return context.WithTimeoutCause(ctx, limit, session.ErrTimeout)
 }
 
-// respondToTask passes an input request of a task to its handler; see [requestor.Options].
+// respondToTask passes an input request of a task to its handler.
 func (c *Client) respondToTask(ctx context.Context, req *session.Request) (json.RawMessage, error) {
 	err := c.takes(req.Method)
 	var text json.RawMessage

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 )
@@ -22,12 +23,12 @@ func (c *Client) withoutTasksExtension(next session.Sender) session.Sender {
 	}
 }
 
-// watchTask subscribes to changes of a task; see [requestor.Options].
+// watchTask subscribes to changes of a task.
 func (c *Client) watchTask(id string, reported func(bool)) (stop func()) {
 	return c.taskListener.Task(id, reported)
 }
 
 // cancelLate cancels a task that a server has created for a cancelled call.
 func (c *Client) cancelLate(result json.RawMessage, err error) {
-	requestor.CancelLate(c.session, result, err)
+	requestor.Internals(taskrules.Caller{}).CancelLate(c.session, result, err)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 )
@@ -258,7 +259,7 @@ func (c *Client) StartTool(ctx context.Context, name string, arguments any, opts
 		return nil, err
 	}
 	if c.session.Traits().TasksByServer {
-		opts = append([]requestor.Option{requestor.Via(c.caller)}, opts...)
+		opts = append([]requestor.Option{requestor.Internals(taskrules.Caller{}).Via(c.caller)}, opts...)
 		return withHeaders(c, ctx, &p, func(ctx context.Context) (*requestor.Handle[*mcp.CallToolResult], error) {
 			return c.tasks.CallTool(ctx, c.session, &p, opts...)
 		})

@@ -119,7 +119,7 @@ func response(path string) string { return `{"roots":[{"uri":"file:///` + path +
 // input makes an input request as an embedding does.
 func input(ctx context.Context, path string) (string, error) {
 	if _, isTask := task.FromContext(ctx); !isTask {
-		pending, ok := receiver.PendingFrom(ctx)
+		pending, ok := rerun.PendingFrom(ctx)
 		if !ok { // a plain call
 			return response(path), nil
 		}
@@ -135,8 +135,8 @@ func input(ctx context.Context, path string) (string, error) {
 func (h handler) serve(ctx context.Context, _ *session.Request) (codec.Encoder, error) {
 	run, isTask := task.FromContext(ctx)
 	r := rerun.New(ctx, rerun.Options{Package: "embed", Task: run, Rounds: !isTask})
-	if pending, ok := receiver.PendingFrom(ctx); ok {
-		pending.BeforeTask(func(promote receiver.Promote) { r.BeforeTask(promote) })
+	if pending, ok := rerun.PendingFrom(ctx); ok {
+		pending.BeforeTask(r.BeforeTask)
 	}
 	result, err := h(rerun.NewContext(ctx, r))
 	if err != nil {

@@ -25,7 +25,6 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
-	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
@@ -197,7 +196,7 @@ func received(result codec.Encoder) (out outcome) {
 		}
 	case *mcp.InputRequiredResult:
 		out.result = "input_required"
-	case *mcp.CreateTaskResult, *receiver.ExtensionTask:
+	case *mcp.CreateTaskResult, interface{ TypedTask() }:
 		out.result = "task"
 	case session.Raw: // of a proxy
 		if isError(json.RawMessage(r)) {

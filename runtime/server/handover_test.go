@@ -52,7 +52,7 @@ func TestCallBecomesTaskIfItTakesLong(t *testing.T) {
 		after   time.Duration
 	}{
 		{"a short call", receiver.Support{}, 0, false, 0, 0},
-		{"a long call", receiver.Support{}, 3, true, 0, receiver.DefaultAfter},
+		{"a long call", receiver.Support{}, 3, true, 0, time.Second},
 		{"shorter than the time of the tool", receiver.Support{After: 3500 * time.Millisecond}, 3, false, 3, 3 * time.Second},
 		{"longer than the time of the tool", receiver.Support{After: 2500 * time.Millisecond}, 3, true, 2, 2500 * time.Millisecond},
 		{"at once", receiver.Support{After: -1}, 0, true, 0, 0},
@@ -254,7 +254,7 @@ func TestCallThatBecomesTaskHasResponsesOfItsRounds(t *testing.T) {
 				s, _ := withTasks(t, memory.New(), func(s *server.Server) {
 					server.AddTool(s, "ask", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 						if runs++; runs == 2 {
-							time.Sleep(2 * receiver.DefaultAfter)
+							time.Sleep(2 * time.Second)
 						}
 						first, err := row.ask(server.InputName(ctx, "a"), c)
 						if err != nil {
@@ -270,7 +270,7 @@ func TestCallThatBecomesTaskHasResponsesOfItsRounds(t *testing.T) {
 				params := `{"name":"ask","requestState":` + part(round, "requestState") + `,"inputResponses":{"a":` + row.response + `}}`
 				meta := declares(`{` + capabilities + `,"extensions":{"io.modelcontextprotocol/tasks":{}}}`)
 				c.start("tools/call", params, meta)
-				time.Sleep(2 * receiver.DefaultAfter)
+				time.Sleep(2 * time.Second)
 				got := c.take()
 				if len(got) != 1 || part(got[0], "result", "resultType") != `"task"` {
 					t.Fatalf("%s, restartable %v: got %q", method, restartable, got)
@@ -408,7 +408,7 @@ func startLongCall(t *testing.T, f func(ctx context.Context, c *server.Call) (st
 	})
 	c = connectModern(t, s)
 	c.start("tools/call", `{"name":"do"}`, withExtension)
-	time.Sleep(receiver.DefaultAfter)
+	time.Sleep(time.Second)
 	got := c.take()
 	if len(got) != 1 || part(got[0], "result", "resultType") != `"task"` {
 		t.Fatalf("got %q", got)
@@ -493,7 +493,7 @@ func TestCancellationWhileCallBecomesTask(t *testing.T) {
 			})
 			c := connectModern(t, s)
 			c.start("tools/call", `{"name":"hang"}`, withExtension)
-			time.Sleep(receiver.DefaultAfter)
+			time.Sleep(time.Second)
 			c.write(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 			if got, stats := c.take(), m.Stats(); len(got) == 0 && stats.Running > 0 {
 				t.Errorf("no answer was sent, and %d tasks run", stats.Running)

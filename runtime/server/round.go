@@ -17,7 +17,6 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
-	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
 
 // InputRequiredError ends a run of a handler that the server calls again, from its top; see [Step]
@@ -111,15 +110,15 @@ func (c *Call) promotion() func(ctx context.Context) error {
 	if c.tool == nil || !c.tool.support.Restartable {
 		return nil
 	}
-	pending, ok := receiver.PendingFrom(c.ctx)
+	pending, ok := rerun.PendingFrom(c.ctx)
 	if !ok {
 		return nil
 	}
 	return pending.Promote
 }
 
-// beforeTask is the function for [receiver.Pending.BeforeTask].
-func (c *Call) beforeTask(promote receiver.Promote) { c.recording().BeforeTask(promote) }
+// beforeTask is the function for [rerun.Pending].
+func (c *Call) beforeTask(promote rerun.Promote) { c.recording().BeforeTask(promote) }
 
 // repeats reports whether the call is a task whose handler runs again and has not yet asked for all
 // recorded results.

@@ -27,7 +27,7 @@ func (s *Server) tasksExtension(m *task.Manager) Extension {
 		Listen: map[string]func(context.Context, *Call, json.RawMessage) (Subscription, error){
 			"taskIds": func(ctx context.Context, _ *Call, member json.RawMessage) (Subscription, error) {
 				req, _ := session.FromContext(ctx)
-				ids, err := receiver.WatchedIDs(req, member)
+				ids, err := receiver.Internals(taskrules.Caller{}).WatchedIDs(req, member)
 				return &watchedTasks{m: m, principal: strings.Clone(session.Principal(ctx)), ids: ids}, err
 			},
 		},
@@ -61,7 +61,7 @@ func (w *watchedTasks) Open(ctx context.Context, changed func(id string)) (json.
 }
 
 func (w *watchedTasks) Read(ctx context.Context, id string, meta *mcp.NotificationMetaObject) (string, codec.Encoder) {
-	if state := receiver.WatchedTask(ctx, w.watch, id, meta); state != nil {
+	if state := receiver.Internals(taskrules.Caller{}).WatchedTask(ctx, w.watch, id, meta); state != nil {
 		return tasks.MethodNotificationsTasks, state
 	}
 	return "", nil

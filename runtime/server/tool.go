@@ -16,6 +16,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
+	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/server/internal/results"
 	"github.com/mcpwire/mcpwire/runtime/server/internal/schemas"
@@ -471,7 +472,7 @@ func (h *handler) beginTool(ctx context.Context, params *mcp.CallToolRequestPara
 		return nil, err
 	}
 	if !c.plain {
-		if pending, ok := receiver.PendingFrom(ctx); ok {
+		if pending, ok := rerun.PendingFrom(ctx); ok {
 			pending.BeforeTask(c.beforeTask)
 		}
 	}
@@ -591,7 +592,7 @@ func (t *tool) begunWith(c *Call) bool {
 
 // callLimited calls the function of a tool with the option [MaxRunning].
 func (t *tool) callLimited(ctx context.Context, c *Call, arguments json.RawMessage) (*mcp.CallToolResult, error) {
-	_, begun := receiver.PendingFrom(ctx)
+	_, begun := rerun.PendingFrom(ctx)
 	if _, isTask := c.Task(); isTask && !begun {
 		return t.call(ctx, c, arguments) // the task has waited for room
 	}

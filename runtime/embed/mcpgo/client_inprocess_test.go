@@ -3,6 +3,7 @@ package mcpgo_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
@@ -14,7 +15,6 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
-	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 )
 
 // The client and the server are both of mcp-go, and both have tasks.
@@ -33,7 +33,7 @@ func TestClientCallsTasksInProcess(t *testing.T) {
 				return mcp.NewToolResultText(string(r.Action) + " " + content["colour"].(string)), nil
 			})
 			tasks, err := mcpgo.Attach(s, embed.Options{
-				Tasks: task.Config{Store: memory.New(), Updates: task.Updates{Poll: requestor.MinPollInterval}},
+				Tasks: task.Config{Store: memory.New(), Updates: task.Updates{Poll: 100 * time.Millisecond}},
 				Tools: map[string]embed.Tool{"job": {Support: receiver.Support{After: -1}}},
 			})
 			if err != nil {

@@ -91,6 +91,12 @@ type Typed struct{}
 // Typed marks the result.
 func (Typed) Typed() {}
 
+// TypedTask is embedded in the state of a task of the Tasks extension.
+type TypedTask struct{ Typed }
+
+// TypedTask marks the result.
+func (TypedTask) TypedTask() {}
+
 // TakesInput reports whether the result of a method may ask for input (MCP multi round-trip
 // requests, "Supported Requests").
 func TakesInput(method string) bool {

@@ -515,7 +515,7 @@ func (l *Log) wait() error {
 // call has no response yet. The result of the call then asks for the input. Promote creates the
 // task with what the journal begins with, and returns nil if the call stays a plain one. While it
 // runs, the handler can record nothing.
-func (l *Log) BeforeTask(promote func(entries []task.Entry) *task.Run) {
+func (l *Log) BeforeTask(promote Promote) {
 	l.lockSettled()
 	defer l.mu.Unlock()
 	if !l.rounds || l.plain || len(l.open) > 0 || l.closed {

@@ -23,8 +23,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// DefaultAfter is how long a call runs before it becomes a task, if After of its [Support] is zero.
-const DefaultAfter = time.Second
+// defaultAfter is how long a call runs before it becomes a task, if After of its [Support] is zero.
+const defaultAfter = time.Second
 
 // declaresExtension reports whether the client of a request has declared the extension.
 func declaresExtension(req *session.Request) bool {
@@ -88,7 +88,7 @@ func createExtension(ctx context.Context, m *task.Manager, req *session.Request,
 	if err != nil {
 		return nil, task.WireError(err)
 	}
-	return &ExtensionTask{task: created, resultType: tasks.ResultTask}, nil
+	return &extensionTask{task: created, resultType: tasks.ResultTask}, nil
 }
 
 // extensionRequest returns the description of a task without its work. Messages about it are not
@@ -117,7 +117,7 @@ func serveExtension(ctx context.Context, m *task.Manager, req *session.Request) 
 		if err := codec.ReadPart(raw, func(r *wire.Reader) { id = r.Text() }); err != nil {
 			return nil, jsonrpc.InvalidParams(fmt.Errorf("taskId: %w", err))
 		}
-		return ReadExtensionTask(ctx, m, principal, id, req.Method)
+		return readExtensionTask(ctx, m, principal, id, req.Method)
 	case tasks.MethodTasksCancel:
 		return rpc.Serve(ctx, req.Params, false, func(ctx context.Context, p *tasks.CancelTaskRequestParams) (*tasks.CancelTaskResult, error) {
 			_, err := m.Cancel(ctx, principal, p.TaskID, nil)
@@ -187,9 +187,9 @@ func serveBridge(ctx context.Context, m *task.Manager, req *session.Request) (co
 	})
 }
 
-// ReadExtensionTask returns the state of a task of a principal, for a request with the given
+// readExtensionTask returns the state of a task of a principal, for a request with the given
 // method. It fails as [task.Manager.Get] does.
-func ReadExtensionTask(ctx context.Context, m *task.Manager, principal, id, method string) (*ExtensionTask, error) {
+func readExtensionTask(ctx context.Context, m *task.Manager, principal, id, method string) (*extensionTask, error) {
 	r, err := m.Internals(taskrules.Caller{}).GetRecord(ctx, principal, id, method)
 	if err != nil {
 		return nil, err
@@ -197,10 +197,16 @@ func ReadExtensionTask(ctx context.Context, m *task.Manager, principal, id, meth
 	return newExtensionTask(&r)
 }
 
+// internals are the functions that only packages of this module call.
+type internals struct{}
+
+// Internals returns what only packages of this module can call.
+func Internals(taskrules.Caller) internals { return internals{} }
+
 // WatchedIDs returns the ids of tasks in taskIds, the member of the filter of a
 // subscriptions/listen. They are not nil. WatchedIDs fails if the client has not declared the
 // extension.
-func WatchedIDs(req *session.Request, taskIDs json.RawMessage) ([]string, error) {
+func (internals) WatchedIDs(req *session.Request, taskIDs json.RawMessage) ([]string, error) {
 	if !declaresExtension(req) {
 		return nil, missingExtension()
 	}
@@ -214,12 +220,12 @@ func WatchedIDs(req *session.Request, taskIDs json.RawMessage) ([]string, error)
 // WatchedTask returns the params of notifications/tasks, with a _meta, for a task that a Watch has
 // reported, or nil if there is nothing to send. It removes a task from the Watch that has ended or
 // expired.
-func WatchedTask(ctx context.Context, w taskrules.Watch[task.Record], id string, meta codec.Encoder) *ExtensionTask {
+func (internals) WatchedTask(ctx context.Context, w taskrules.Watch[task.Record], id string, meta codec.Encoder) codec.Encoder {
 	r, err := w.Get(ctx, id, tasks.MethodNotificationsTasks)
 	if errors.Is(err, task.ErrUnavailable) {
 		return nil // the Watch reports the task again
 	}
-	var t *ExtensionTask
+	var t *extensionTask
 	if err == nil {
 		t, err = newExtensionTask(&r)
 	}
@@ -234,13 +240,13 @@ func WatchedTask(ctx context.Context, w taskrules.Watch[task.Record], id string,
 }
 
 // newExtensionTask returns the state of the task with record r. It may change r.
-func newExtensionTask(r *task.Record) (*ExtensionTask, error) {
+func newExtensionTask(r *task.Record) (*extensionTask, error) {
 	if !r.Protocol.Traits().TasksByServer {
 		if err := unrelate(r); err != nil {
 			return nil, err
 		}
 	}
-	return &ExtensionTask{task: r.Task(), resultType: modern.ResultComplete, record: r}, nil
+	return &extensionTask{task: r.Task(), resultType: modern.ResultComplete, record: r}, nil
 }
 
 // unrelate removes the related task from the payloads of a record that was created in a session.
@@ -286,13 +292,11 @@ func (m merged) EncodeJSON(w *wire.Writer) {
 	w.EndWith(session.Raw(m.object))
 }
 
-type typed = modern.Typed
-
-// ExtensionTask is the state of a task as the Tasks extension represents it: a
+// extensionTask is the state of a task as the Tasks extension represents it: a
 // [tasks.CreateTaskResult], a [tasks.GetTaskResult] or [tasks.TaskStatusNotificationParams]. It
 // encodes stored payloads without decoding them.
-type ExtensionTask struct {
-	typed
+type extensionTask struct {
+	modern.TypedTask
 	task       mcp.Task
 	resultType string       // "" for a notification
 	record     *task.Record // nil for a CreateTaskResult
@@ -300,7 +304,7 @@ type ExtensionTask struct {
 }
 
 // EncodeJSON implements [codec.Encoder].
-func (t *ExtensionTask) EncodeJSON(w *wire.Writer) {
+func (t *extensionTask) EncodeJSON(w *wire.Writer) {
 	status := t.task.Status
 	if status == mcp.TaskStatusFailed && t.record != nil && t.record.Error == nil {
 		status = mcp.TaskStatusCompleted // the result of a tool with isError
@@ -337,7 +341,7 @@ func (t *ExtensionTask) EncodeJSON(w *wire.Writer) {
 }
 
 // encodePayload writes the additional member of a status, if there is one.
-func (t *ExtensionTask) encodePayload(w *wire.Writer, status mcp.TaskStatus) {
+func (t *extensionTask) encodePayload(w *wire.Writer, status mcp.TaskStatus) {
 	switch status {
 	case mcp.TaskStatusInputRequired:
 		w.Key(`,"inputRequests":`)

@@ -13,42 +13,20 @@ import (
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
+	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// Promote turns a plain request whose handler is running into a task. Entries are the results that
-// the handler has recorded, see [task.Request].Entries. Promote returns the Run of the task, or nil
-// if the request stays a plain one.
-type Promote func(entries []task.Entry) *task.Run
-
-// Pending is a plain request that may become a task while its handler is running; see [Middleware].
-type Pending struct{ call *call }
-
-// PendingFrom returns the request under ctx if it may become a task, or has become one.
-func PendingFrom(ctx context.Context) (p Pending, ok bool) {
-	p.call, ok = ctx.Value(callKey{}).(*call)
-	return p, ok
+// BeforeTask implements [rerun.Pending].
+func (c *call) BeforeTask(f func(promote rerun.Promote)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.before = f
 }
 
-// BeforeTask lets the request become a task. Just before it does, f is called once, in a goroutine
-// other than that of the handler. F calls promote while the handler cannot record results. F does
-// not call promote if the request must stay a plain one, for example because its result will ask
-// for input. A request whose handler does not call BeforeTask stays a plain one.
-func (p Pending) BeforeTask(f func(promote Promote)) {
-	p.call.mu.Lock()
-	defer p.call.mu.Unlock()
-	p.call.before = f
-}
-
-// Promote makes the request a task now, without waiting for [Support].After. It returns nil once
-// the request is a task. If the request stays a plain one, Promote returns the reason, such as a
-// [*task.LimitError]. While the store fails, Promote waits for ten seconds. It then returns
-// [task.ErrUnavailable], as later calls do at once, but the request still becomes a task if the
-// store works before the handler has returned. If ctx ends first, Promote returns its cause. It may
-// be called concurrently and repeatedly, but not by the function of BeforeTask.
-func (p Pending) Promote(ctx context.Context) error {
-	c := p.call
+// Promote implements [rerun.Pending]. While the store fails, it waits for ten seconds.
+func (c *call) Promote(ctx context.Context) error {
 	c.mu.Lock()
 	switch {
 	case c.settled || c.refusal != nil:
@@ -99,13 +77,13 @@ type call struct {
 	err    error
 
 	mu      sync.Mutex
-	before  func(Promote) // see Pending.BeforeTask
-	timer   *time.Timer   // promotes the request when it fires
-	settled bool          // the request has become a task, or stays a plain one
-	refusal error         // why it is a plain one; nil if it is a task, or may become one soon
-	decided chan struct{} // closed once settled or refusal is set; nil until Promote waits for it
-	failing time.Time     // since when attempts have failed because of the store; zero if none has
-	pause   time.Duration // before the next attempt after such a failure
+	before  func(rerun.Promote) // see rerun.Pending
+	timer   *time.Timer         // promotes the request when it fires
+	settled bool                // the request has become a task, or stays a plain one
+	refusal error               // why it is a plain one; nil if it is a task, or may become one soon
+	decided chan struct{}       // closed once settled or refusal is set; nil until Promote waits for it
+	failing time.Time           // since when attempts have failed because of the store; zero if none has
+	pause   time.Duration       // before the next attempt after such a failure
 }
 
 // doubt is a [task.ErrDoubtful]. Settled is closed once the task will not run.
@@ -128,11 +106,9 @@ type promotedWork struct {
 	peer taskPeer
 }
 
-type callKey struct{}
-
 // Value implements [context.Context].
 func (c *call) Value(key any) any {
-	if key == (callKey{}) {
+	if key == (rerun.PendingKey{}) {
 		return c
 	}
 	if v := c.Cancellable.Value(key); v != nil {
@@ -168,7 +144,7 @@ func serveCall(ctx context.Context, m *task.Manager, req *session.Request, suppo
 	defer func() { c.leave() }()
 	after := support.After
 	if after == 0 {
-		after = DefaultAfter
+		after = defaultAfter
 	}
 	c.timer = time.NewTimer(after)
 	defer c.timer.Stop()
@@ -255,7 +231,7 @@ func (c *call) promote(after time.Duration) (created codec.Encoder, again bool) 
 				c.Cancel(task.ErrCancelled) // the outcome of the task does not matter: no requestor knows it
 			}
 		}
-		created, refusal = &ExtensionTask{task: t, resultType: tasks.ResultTask}, nil
+		created, refusal = &extensionTask{task: t, resultType: tasks.ResultTask}, nil
 		return w.run
 	})
 	return created, false

@@ -66,10 +66,10 @@ type Support struct {
 	PollInterval  time.Duration
 
 	// After is how long a request of a client with the Tasks extension runs before it becomes a
-	// task; see [Middleware]. A request that finishes earlier stays a plain one. 0 means
-	// [DefaultAfter]. With a negative value, if Mode is required, if Runner or Labels are set, and
-	// if the number of calls is limited (see [task.Config].Limits.Tool), the request is a task from
-	// its beginning; if it continues the input rounds of a plain request, it becomes a task after a
+	// task; see [Middleware]. A request that finishes earlier stays a plain one. 0 means a
+	// second. With a negative value, if Mode is required, if Runner or Labels are set, and if the
+	// number of calls is limited (see [task.Config].Limits.Tool), the request is a task from its
+	// beginning; if it continues the input rounds of a plain request, it becomes a task after a
 	// millisecond. In sessions, clients ask for tasks, and After has no effect.
 	After time.Duration
 
@@ -101,7 +101,7 @@ func (s *Support) work(next session.Handler, req *session.Request) task.Work {
 // it has reconnected.
 func Attach(cfg *session.Config, o Options) {
 	cfg.Hooks.Receiving = append(cfg.Hooks.Receiving, Middleware(o))
-	cfg.Hooks.Sending = append(cfg.Hooks.Sending, Relate)
+	cfg.Hooks.Sending = append(cfg.Hooks.Sending, relate)
 }
 
 // Middleware returns the receiving middleware of [Attach]. It also serves requests that belong to no

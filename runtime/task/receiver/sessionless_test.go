@@ -14,6 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
+	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
@@ -148,7 +149,7 @@ func TestSessionsServesRequestsWithoutSession(t *testing.T) {
 const modernCall = `{"name":"t","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"` + tasks.ExtensionID + `":{}}}}}`
 
 // extension returns a handler whose requests may become tasks after a minute.
-func extension(m *task.Manager, tool func(ctx context.Context, pending receiver.Pending) (codec.Encoder, error)) session.Handler {
+func extension(m *task.Manager, tool func(ctx context.Context, pending rerun.Pending) (codec.Encoder, error)) session.Handler {
 	o := receiver.Options{
 		Manager: m,
 		Support: func(context.Context, *session.Request) (receiver.Support, error) {
@@ -156,41 +157,41 @@ func extension(m *task.Manager, tool func(ctx context.Context, pending receiver.
 		},
 	}
 	return receiver.Middleware(o)(func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
-		pending, _ := receiver.PendingFrom(ctx)
+		pending, _ := rerun.PendingFrom(ctx)
 		return tool(ctx, pending)
 	})
 }
 
 func TestPromote(t *testing.T) {
-	promotable := func(p receiver.Pending) { p.BeforeTask(func(promote receiver.Promote) { promote(nil) }) }
+	promotable := func(p rerun.Pending) { p.BeforeTask(func(promote rerun.Promote) { promote(nil) }) }
 	for name, test := range map[string]struct {
 		cfg  task.Config
-		tool func(ctx context.Context, p receiver.Pending) error
+		tool func(ctx context.Context, p rerun.Pending) error
 		want string // of the error of the tool; "task" if there is none and the call is a task
 	}{
-		"makes a task": {tool: func(ctx context.Context, p receiver.Pending) error {
+		"makes a task": {tool: func(ctx context.Context, p rerun.Pending) error {
 			promotable(p)
 			return p.Promote(ctx)
 		}, want: "task"},
-		"may be called twice": {tool: func(ctx context.Context, p receiver.Pending) error {
+		"may be called twice": {tool: func(ctx context.Context, p rerun.Pending) error {
 			promotable(p)
 			return errors.Join(p.Promote(ctx), p.Promote(ctx))
 		}, want: "task"},
-		"returns nil for a task": {tool: func(ctx context.Context, p receiver.Pending) error {
+		"returns nil for a task": {tool: func(ctx context.Context, p rerun.Pending) error {
 			promotable(p)
 			time.Sleep(2 * time.Minute)
 			return p.Promote(ctx)
 		}, want: "task"},
-		"needs BeforeTask": {tool: func(ctx context.Context, p receiver.Pending) error { return p.Promote(ctx) }, want: "cannot become a task"},
-		"respects the function of BeforeTask": {tool: func(ctx context.Context, p receiver.Pending) error {
-			p.BeforeTask(func(receiver.Promote) {})
+		"needs BeforeTask": {tool: func(ctx context.Context, p rerun.Pending) error { return p.Promote(ctx) }, want: "cannot become a task"},
+		"respects the function of BeforeTask": {tool: func(ctx context.Context, p rerun.Pending) error {
+			p.BeforeTask(func(rerun.Promote) {})
 			return p.Promote(ctx)
 		}, want: "cannot become a task"},
-		"respects limits": {cfg: task.Config{Limits: task.Limits{Bytes: 1}}, tool: func(ctx context.Context, p receiver.Pending) error {
+		"respects limits": {cfg: task.Config{Limits: task.Limits{Bytes: 1}}, tool: func(ctx context.Context, p rerun.Pending) error {
 			promotable(p)
 			return p.Promote(ctx)
 		}, want: "limit"},
-		"repeats the refusal": {cfg: task.Config{Limits: task.Limits{Bytes: 1}}, tool: func(ctx context.Context, p receiver.Pending) error {
+		"repeats the refusal": {cfg: task.Config{Limits: task.Limits{Bytes: 1}}, tool: func(ctx context.Context, p rerun.Pending) error {
 			promotable(p)
 			time.Sleep(2 * time.Minute)
 			return p.Promote(ctx)
@@ -199,7 +200,7 @@ func TestPromote(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newManager(t, test.cfg)
-				h := extension(m, func(ctx context.Context, p receiver.Pending) (codec.Encoder, error) {
+				h := extension(m, func(ctx context.Context, p rerun.Pending) (codec.Encoder, error) {
 					if err := test.tool(ctx, p); err != nil {
 						return nil, err
 					}
@@ -234,8 +235,8 @@ func TestPromoteOfCancelledRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, task.Config{})
 		var refusal error
-		h := extension(m, func(ctx context.Context, p receiver.Pending) (codec.Encoder, error) {
-			p.BeforeTask(func(promote receiver.Promote) { promote(nil) })
+		h := extension(m, func(ctx context.Context, p rerun.Pending) (codec.Encoder, error) {
+			p.BeforeTask(func(promote rerun.Promote) { promote(nil) })
 			<-ctx.Done()
 			refusal = p.Promote(context.WithoutCancel(ctx))
 			return nil, refusal

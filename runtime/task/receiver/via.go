@@ -85,9 +85,12 @@ func (d detached) Value(key any) any {
 	return v
 }
 
-// Relate is the sending middleware of [Attach]. It adds the related task to messages of work,
+// Relate is relate.
+func (internals) Relate(next session.Sender) session.Sender { return relate(next) }
+
+// relate is the sending middleware of [Attach]. It adds the related task to messages of work,
 // including those that the work sends through the session directly. It is safe for concurrent use.
-func Relate(next session.Sender) session.Sender {
+func relate(next session.Sender) session.Sender {
 	return func(ctx context.Context, call *session.Call) (json.RawMessage, error) {
 		if id := taskID(ctx); id != "" && !strings.HasPrefix(call.Method, "tasks/") {
 			call.SetMeta(taskrules.RelatedTask, &mcp.RelatedTaskMetadata{TaskID: id})

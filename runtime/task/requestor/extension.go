@@ -43,7 +43,7 @@ const (
 )
 
 // IsTask reports whether a result is a task of the Tasks extension.
-func IsTask(result json.RawMessage) bool {
+func (internals) IsTask(result json.RawMessage) bool {
 	if !bytes.Contains(result, resultTask) { // most results, which may be long
 		return false
 	}
@@ -61,7 +61,7 @@ type extension struct {
 	// Guarded by the lock of the follower.
 	reported bool                   // the server reports changes of the task
 	settled  bool                   // the task was polled since reported was set
-	pollSoon bool                   // poll as soon as MinPollInterval allows
+	pollSoon bool                   // poll as soon as minPollInterval allows
 	lastPoll time.Time              // or the response that created the task; zero if there was none
 	running  map[string]*responding // by key
 	sequence uint64                 // incremented with each entry of running
@@ -206,7 +206,7 @@ func readError(text json.RawMessage, state *mcp.Task) error {
 // createdExtension returns the task that a result holds, or nil if it holds the outcome of the
 // request itself.
 func createdExtension(result json.RawMessage) (*detail, error) {
-	if !IsTask(result) {
+	if !(internals{}).IsTask(result) {
 		return nil, nil
 	}
 	d, err := readDetail(result)
@@ -337,7 +337,7 @@ func (p *followPeriod) respond(ctx context.Context, in modern.InputRequest, take
 	if taken.response == nil {
 		var response json.RawMessage
 		err := boundary.Run(func() (err error) {
-			response, err = f.tasks.options.Respond(ctx, &session.Request{ID: codec.IntScalar(1), Method: in.Method, Params: in.Params, Session: f.s})
+			response, err = f.tasks.respond(ctx, &session.Request{ID: codec.IntScalar(1), Method: in.Method, Params: in.Params, Session: f.s})
 			return err
 		})
 		boundary.Report(f.tasks.log, "Respond panicked", err)
@@ -599,7 +599,7 @@ func (f *follower) untilPoll(failures int) time.Duration {
 	wait := f.interval()
 	switch {
 	case x.pollSoon:
-		wait = MinPollInterval
+		wait = minPollInterval
 	case failures > 0:
 		wait = max(min(wait<<min(failures, 16), maxBackoff), wait)
 	case x.reported && x.settled && !f.tasks.missed.Load():

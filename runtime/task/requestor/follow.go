@@ -19,9 +19,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// MinPollInterval is the shortest interval between two polls of a handle. It takes precedence over
+// minPollInterval is the shortest interval between two polls of a handle. It takes precedence over
 // a shorter poll interval of the receiver.
-const MinPollInterval = 100 * time.Millisecond
+const minPollInterval = 100 * time.Millisecond
 
 const (
 	defaultInterval = time.Second    // if the receiver sets no poll interval
@@ -191,8 +191,8 @@ func (f *follower) start(ctx context.Context) *followPeriod {
 	f.tasks.subscribe(f)
 	if f.ext != nil {
 		p.failed = make(chan struct{})
-		if f.tasks.options.Watch != nil {
-			defer func() { p.unwatch = f.tasks.options.Watch(f.id, f.setReported) }() // without holding mu
+		if f.tasks.watch != nil {
+			defer func() { p.unwatch = f.tasks.watch(f.id, f.setReported) }() // without holding mu
 		}
 	}
 	f.mu.Lock()
@@ -414,7 +414,7 @@ func (f *follower) refresh(ctx context.Context) (mcp.Task, error) {
 // interval returns the poll interval of the receiver, within limits. The caller holds mu.
 func (f *follower) interval() time.Duration {
 	if ms := f.state.PollInterval; ms != nil && *ms > 0 {
-		return max(time.Duration(min(*ms, maxInterval.Milliseconds()))*time.Millisecond, MinPollInterval)
+		return max(time.Duration(min(*ms, maxInterval.Milliseconds()))*time.Millisecond, minPollInterval)
 	}
 	return defaultInterval
 }
@@ -636,7 +636,7 @@ func temporary(e *jsonrpc.Error) bool {
 }
 
 // pause waits before a request is sent again, longer with each failure. If the state becomes
-// terminal or input_required, it returns early, but not before MinPollInterval. It returns false if
+// terminal or input_required, it returns early, but not before minPollInterval. It returns false if
 // following has stopped.
 func (p *followPeriod) pause(failures int) bool {
 	f := p.f
@@ -646,7 +646,7 @@ func (p *followPeriod) pause(failures int) bool {
 	wait := jittered(max(min(interval<<min(failures, 16), maxBackoff), interval))
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	floor := time.NewTimer(min(MinPollInterval, wait))
+	floor := time.NewTimer(min(minPollInterval, wait))
 	defer floor.Stop()
 	_, before, _ := f.current()
 	var changed <-chan struct{}

@@ -34,8 +34,15 @@ import (
 // Tasks creates the handles of sessions and passes status notifications to them. It may be used
 // concurrently.
 type Tasks struct {
-	log     *slog.Logger
-	options Options
+	log *slog.Logger
+	// respond returns the response to an input request of a task of the Tasks extension. Its error
+	// ends the call of [Handle.Result] or [Handle.Updates]. Its context ends with the last of these
+	// calls, or when the server does not wait for the response any longer.
+	respond func(ctx context.Context, req *session.Request) (json.RawMessage, error)
+	// watch subscribes to changes of such a task until stop is called. It returns at once. It calls
+	// reported with true each time that the server begins to report changes to the session's
+	// handler, and with false when that ends. Nil means that handles only poll.
+	watch func(id string, reported func(bool)) (stop func())
 
 	notified atomic.Uint64 // notifications of the Tasks extension for handles
 	missed   atomic.Bool   // a status has changed without a notification, and none has come since
@@ -43,21 +50,6 @@ type Tasks struct {
 	mu      sync.Mutex
 	handles map[taskKey]*follower // the first of a list; see follower.next
 	inputs  map[taskKey]weak.Pointer[inputs]
-}
-
-// Options configures [AttachWith]. It concerns tasks of the Tasks extension, which revisions
-// without sessions have. The zero value is useful.
-type Options struct {
-	// Respond returns the response to an input request of a task. Its error ends the call of
-	// [Handle.Result] or [Handle.Updates]. Its context ends with the last of these calls, or when
-	// the server does not wait for the response any longer. Nil passes the request to the session's
-	// handler.
-	Respond func(ctx context.Context, req *session.Request) (json.RawMessage, error)
-
-	// Watch subscribes to changes of a task until stop is called. It returns at once. It calls
-	// reported with true each time that the server begins to report changes to the session's
-	// handler, and with false when that ends. Nil means that handles only poll.
-	Watch func(id string, reported func(bool)) (stop func())
 }
 
 // taskKey identifies a task: ids are unique only within a receiver.
@@ -73,14 +65,18 @@ type taskKey struct {
 //
 // In revisions without sessions, it follows tasks of the Tasks extension, which the client must
 // have declared in its capabilities.
-func Attach(cfg *session.Config) *Tasks { return AttachWith(cfg, Options{}) }
+func Attach(cfg *session.Config) *Tasks { return internals{}.Attach(cfg, respond, nil) }
 
-// AttachWith is [Attach] with options.
-func AttachWith(cfg *session.Config, o Options) *Tasks {
-	t := &Tasks{log: boundary.Logger(cfg.Logger), options: o, handles: map[taskKey]*follower{}}
-	if o.Respond == nil {
-		t.options.Respond = respond
-	}
+// internals are the functions that only packages of this module call.
+type internals struct{}
+
+// Internals returns what only packages of this module can call.
+func Internals(taskrules.Caller) internals { return internals{} }
+
+// Attach is the function Attach for a client that has functions of its own to respond to input
+// requests and to watch tasks of the Tasks extension; see the fields of [Tasks].
+func (internals) Attach(cfg *session.Config, respond func(ctx context.Context, req *session.Request) (json.RawMessage, error), watch func(id string, reported func(bool)) (stop func())) *Tasks {
+	t := &Tasks{log: boundary.Logger(cfg.Logger), respond: respond, watch: watch, handles: map[taskKey]*follower{}}
 	if cfg.Protocol.ExtensionMethods == nil {
 		cfg.Protocol.ExtensionMethods = tasks.RevisionExtTasks.Has
 	}
@@ -254,7 +250,7 @@ func Track(t *session.Tracker) Option { return func(o *options) { o.tracker = t 
 // Via sends the request that creates a task through the caller that it returns for options, and not
 // through the session itself. The caller may respond to input requests in results of revisions
 // without sessions.
-func Via(caller func(opts ...session.Option) jsonrpc.Caller) Option {
+func (internals) Via(caller func(opts ...session.Option) jsonrpc.Caller) Option {
 	return func(o *options) { o.via = caller }
 }
 
@@ -350,7 +346,7 @@ func create[R any](ctx context.Context, t *Tasks, s *session.Session, method str
 	if o.progress = o.progress && o.tracker == nil; o.progress {
 		o.tracker = s.NewTracker()
 	}
-	call := []session.Option{session.OnLate(func(raw json.RawMessage, err error) { CancelLate(s, raw, err) })}
+	call := []session.Option{session.OnLate(func(raw json.RawMessage, err error) { internals{}.CancelLate(s, raw, err) })}
 	if o.tracker != nil {
 		call = append(call, session.Track(o.tracker))
 	}
@@ -396,8 +392,8 @@ func (t *Tasks) logCreated(ctx context.Context, id, method string) {
 }
 
 // Created returns a handle of the task that the server has created for a request of a method, in a
-// revision without sessions. The result is that of the request; see [IsTask].
-func (t *Tasks) Created(ctx context.Context, s *session.Session, method string, result json.RawMessage) (*Handle[json.RawMessage], error) {
+// revision without sessions. The result is that of the request; see IsTask.
+func (internals) Created(ctx context.Context, t *Tasks, s *session.Session, method string, result json.RawMessage) (*Handle[json.RawMessage], error) {
 	d, err := createdExtension(result)
 	if err != nil || d == nil {
 		return nil, cmp.Or(err, errNoTask)
@@ -421,7 +417,7 @@ func createdTask(raw json.RawMessage) (*mcp.CreateTaskResult, bool) {
 
 // CancelLate is a function for [session.OnLate]. It cancels a task whose creating call was
 // cancelled before the response arrived.
-func CancelLate(s *session.Session, raw json.RawMessage, err error) {
+func (internals) CancelLate(s *session.Session, raw json.RawMessage, err error) {
 	if err != nil {
 		return // no task was created
 	}

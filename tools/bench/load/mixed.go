@@ -17,7 +17,6 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/bolt"
-	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
@@ -35,7 +34,7 @@ func (l *load) mix(sessions, modern int) error {
 	}
 	pace := time.Duration(float64(sessions+modern) / l.rate * float64(time.Second))
 	l.settle = kinds * pace
-	m := &mixture{ttl: patience, poll: requestor.MinPollInterval}
+	m := &mixture{ttl: patience, poll: 100 * time.Millisecond}
 	if l.length >= flatTime { // memory must not grow: tasks expire
 		m.ttl, m.poll = 20*time.Second, time.Second
 		l.settle = max(l.settle, 2*m.ttl)

@@ -23,7 +23,6 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
-	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
 
 // metaClient is the name of the member of _meta that holds the Client in the stored params of a
@@ -69,7 +68,7 @@ type call struct {
 	client  Client
 	modern  bool
 	outer   *task.Run // of the request, if its client runs in a task of this process
-	pending receiver.Pending
+	pending rerun.Pending
 	plain   bool        // it began as a plain call, which is pending
 	ended   atomic.Bool // the tool has returned
 }
@@ -83,7 +82,7 @@ func (e *Engine) serveCall(ctx context.Context, req *session.Request) (codec.Enc
 	if o := originOf(ctx); o != nil {
 		c.client, c.outer = o.client, o.task
 		to.ID, to.Header = o.session, o.header
-		pending, ok := receiver.PendingFrom(ctx)
+		pending, ok := rerun.PendingFrom(ctx)
 		c.pending, c.plain = pending, ok && pending != o.call
 	} else {
 		c.client = stored
@@ -109,7 +108,7 @@ func (e *Engine) serveCall(ctx context.Context, req *session.Request) (codec.Enc
 	c.log = rerun.New(ctx, o)
 	c.ctx = rerun.NewContext(ctx, c.log)
 	if c.plain {
-		c.pending.BeforeTask(func(promote receiver.Promote) { c.log.BeforeTask(promote) })
+		c.pending.BeforeTask(c.log.BeforeTask)
 	}
 	in, release := c.log.HandlerContext(c.ctx)
 	returned := false

@@ -375,7 +375,7 @@ type origin struct {
 
 	// The task and the call that made the request, if its client runs in the same process.
 	task *task.Run
-	call receiver.Pending
+	call rerun.Pending
 }
 
 type originKey struct{}
@@ -467,7 +467,7 @@ func (e *Engine) serve(ctx context.Context, in *Incoming) (out Outcome, err erro
 		Context: transport.WithPrincipal(ctx, in.Principal), client: in.Client, session: in.Session, header: in.Header, requestor: in.Requestor,
 	}
 	o.task, _ = task.FromContext(ctx)
-	o.call, _ = receiver.PendingFrom(ctx)
+	o.call, _ = rerun.PendingFrom(ctx)
 	params := in.Params
 	if in.Method == mcp.MethodToolsCall {
 		if err := e.checkTool(ctx, in); err != nil {

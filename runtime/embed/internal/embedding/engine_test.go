@@ -281,7 +281,7 @@ func TestExtensionTask(t *testing.T) {
 		p := newPeer("p")
 		start := time.Now()
 		created := s.result(inModern(p, "tools/call", `{"name":"slow","task":{}}`))
-		if part(created, "resultType") != "task" || time.Since(start) != receiver.DefaultAfter {
+		if part(created, "resultType") != "task" || time.Since(start) != time.Second {
 			t.Errorf("got %s after %v", created, time.Since(start))
 		}
 		id := part(created, "taskId")

@@ -45,7 +45,7 @@ func (e *Engine) listen(ctx context.Context, m *task.Manager, in *Incoming) (Out
 	if !ok || in.Send == nil {
 		return Outcome{}, errPlain
 	}
-	ids, err := receiver.WatchedIDs(session.NewRequest(in.ID, in.Method, in.Params, in.Revision), list)
+	ids, err := receiver.Internals(taskrules.Caller{}).WatchedIDs(session.NewRequest(in.ID, in.Method, in.Params, in.Revision), list)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -161,7 +161,7 @@ func (l *listener) run(ctx context.Context) error {
 
 // report reports the state of a task.
 func (l *listener) report(ctx context.Context, id string) error {
-	state := receiver.WatchedTask(ctx, l.watch, id, &l.id)
+	state := receiver.Internals(taskrules.Caller{}).WatchedTask(ctx, l.watch, id, &l.id)
 	if state == nil {
 		return nil
 	}

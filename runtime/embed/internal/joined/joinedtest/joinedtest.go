@@ -127,7 +127,7 @@ func NewServer() *server.Server {
 const BigContent = `{"n":12345678901234567890,"f":1.50}`
 
 // minPoll is the poll interval of the server.
-const minPoll = requestor.MinPollInterval
+const minPoll = 100 * time.Millisecond
 
 func ask(ctx context.Context, c *server.Call) (*mcp.CallToolResult, error) {
 	var in struct {
