@@ -37,7 +37,7 @@ func signalRecords() (list []task.Record) {
 		case d.Parked:
 			d.Awaits = []string{"paid", "refused"}
 			fallthrough
-		case d.Undo == task.UndoNone:
+		case d.Undo == 0:
 			d.Signals = []task.Signal{{ID: "A", Name: "news", Value: json.RawMessage(`{"b":1e999,"a":"\u2028"}`)}, {ID: "B", Name: odd, Value: json.RawMessage(`null`)}}
 		}
 		r.Durable = &d
@@ -88,7 +88,7 @@ func undoRecords() (list []task.Record) {
 		})
 		add("registered", func(r *task.Record) { durable(r, task.Durable{Undos: 1}) })
 		add("undoing", func(r *task.Record) {
-			durable(r, task.Durable{Undos: 1, Undo: task.UndoCancelled, UndoSince: recordsAt.Add(time.Second)})
+			durable(r, task.Durable{Undos: 1, Undo: 2, UndoSince: recordsAt.Add(time.Second)})
 			r.Reruns, r.Phase, r.Lost, r.Labels = 1, 3 /* trial */, []string{"m"}, []string{"gpu"}
 		})
 	}

@@ -106,7 +106,7 @@ func (run *Run) tryEntries(ctx context.Context, batch []*addition) error {
 		}
 		r.Durable = r.Durable.with(entries)
 		r.grown()
-		if r.undo() != UndoNone {
+		if r.undo() != taskrules.UndoNone {
 			return nil // there are no more of these entries than undos
 		}
 		return run.m.checkJournal(r)

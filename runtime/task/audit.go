@@ -10,22 +10,19 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
-// EventKind is the kind of an [Event].
-type EventKind string
-
 // The kinds of events (MCP tasks, "Audit and Logging").
 const (
-	EventCreated   EventKind = "created"
-	EventRecovered EventKind = "recovered" // continued here after a restart, or as the task of another member
-	EventMoved     EventKind = "moved"     // its status changed
-	EventRead      EventKind = "read"      // its state, its outcome or a page of tasks was read
-	EventRefused   EventKind = "refused"   // a call failed
-	EventExpired   EventKind = "expired"   // dropped because its lifetime has passed
+	EventCreated   = "created"
+	EventRecovered = "recovered" // continued here after a restart, or as the task of another member
+	EventMoved     = "moved"     // its status changed
+	EventRead      = "read"      // its state, its outcome or a page of tasks was read
+	EventRefused   = "refused"   // a call failed
+	EventExpired   = "expired"   // dropped because its lifetime has passed
 )
 
 // Event describes a change of a task or a call about tasks.
 type Event struct {
-	Kind      EventKind
+	Kind      string
 	Principal string         // principal of the caller or of the task
 	Task      string         // task id, if any; truncated to 128 bytes in an EventRefused
 	Method    string         // method of the call, or of the request that created the task

@@ -794,7 +794,7 @@ func (f *shared) ownOrphans(membership membership) (briefs []Record, open bool) 
 	for id, from := range doubts {
 		var r Record
 		err := f.m.store.get(f.m.lifetime, id, &r)
-		if errors.Is(err, ErrNotFound) || errors.Is(err, ErrCorrupt) || err == nil && !r.NeedsHolder() {
+		if errors.Is(err, ErrNotFound) || errors.Is(err, ErrCorrupt) || err == nil && !fleets.NeedsHolder(r.Status, r.Job) {
 			continue
 		}
 		if err == nil {

@@ -29,7 +29,7 @@ func (run runInternals) SharedTime(t time.Time) time.Time { return run.sharedTim
 func (run runInternals) Requestor() Requestor { return run.requestor() }
 
 // Undoing is [Run.whyUndo].
-func (run runInternals) Undoing() (why Undo, since time.Time) { return run.whyUndo() }
+func (run runInternals) Undoing() (why taskrules.Undo, since time.Time) { return run.whyUndo() }
 
 // Undoes reports whether the work has registered that it must undo something.
 func (run runInternals) Undoes() bool { return run.undoes.Load() }

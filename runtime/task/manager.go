@@ -322,7 +322,7 @@ func (m *Manager) replace(from standing, r *Record) error {
 		// task notes while it undoes what it has done, and what its work waits for when it is parked:
 		// otherwise it would run again and again instead. Recovery must not fail either: it adds
 		// nothing, but this version may count more bytes for a record of an earlier version.
-		must := len(r.Error) > 0 && len(r.Error) <= smallError || r.undo() != UndoNone && reserved <= 2*smallError ||
+		must := len(r.Error) > 0 && len(r.Error) <= smallError || r.undo() != taskrules.UndoNone && reserved <= 2*smallError ||
 			r.parked() && !from.parked && reserved <= smallError || run != nil && run.preparing
 		if !must {
 			m.measure(r.Owner, reserved)
@@ -551,7 +551,7 @@ func (m *Manager) cancel(ctx context.Context, id, message string) (Record, error
 		case r.withdrawn():
 			return &MoveError{mcp.TaskStatusCancelled, mcp.TaskStatusCancelled}
 		case r.undoes():
-			r.withdraw(UndoCancelled, m.now(), message)
+			r.withdraw(taskrules.UndoCancelled, m.now(), message)
 		default:
 			r.setCancelled(message)
 		}
@@ -580,7 +580,7 @@ func (r *Record) setTerminal(s mcp.TaskStatus, message string) {
 	r.Status, r.StatusMessage = s, message
 	r.Params, r.InputRequests, r.Progress = nil, nil, nil
 	r.Phase, r.Lost = taskrules.PhaseRunning, nil
-	if d := r.Durable; d != nil && (d.Recorded > 0 || d.Parked || d.Undo != UndoNone || d.Signals != nil) {
+	if d := r.Durable; d != nil && (d.Recorded > 0 || d.Parked || d.Undo != taskrules.UndoNone || d.Signals != nil) {
 		r.Durable = &Durable{Version: d.Version, LastInput: d.LastInput}
 	}
 }

@@ -61,7 +61,7 @@ var errUndo = errors.New("task: the work has to run again to undo what it has do
 // storeRefusal stores that a task has failed whose outcome is too large. It fails with errUndo if
 // the task must be undone first.
 func (m *Manager) storeRefusal(run *Run, end *finalState) error {
-	if why, _ := run.whyUndo(); why != UndoNone || !run.undoes.Load() {
+	if why, _ := run.whyUndo(); why != taskrules.UndoNone || !run.undoes.Load() {
 		return m.storeOutcome(run, end)
 	}
 	_, err := run.tryChange(context.Background(), func(r *Record) error { return m.beginUndo(r, end.out) })

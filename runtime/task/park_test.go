@@ -727,7 +727,7 @@ func TestWokenWorkThatWaitsForRoomIsNoSuspect(t *testing.T) {
 				time.Sleep(time.Minute)
 				checkEqual(t, "queued", 3, p.Stats().Queued)
 				for i, id := range ids {
-					want := task.Phase(taskrules.PhaseSuspended)
+					want := uint8(taskrules.PhaseSuspended)
 					if i == 0 {
 						want = taskrules.PhaseRunning
 					}

@@ -48,8 +48,9 @@ type Record struct {
 	// Reruns is the number of times that the process of restartable work has died while the work
 	// ran, since its journal has grown; see [Recovery.MaxReruns].
 	Reruns int
-	// Phase is that of restartable work.
-	Phase Phase
+	// Phase says what restartable work does in the process that holds its task. If that process dies,
+	// only work that runs can be the cause. Only a Manager reads it; 0 is work that runs.
+	Phase uint8
 	// Lost are the IDs of the latest members of a fleet that Reruns counts. A member that was found
 	// dead but lives removes itself.
 	Lost []string
@@ -84,10 +85,6 @@ type Record struct {
 	// of the Tasks extension. Error is a JSON-RPC error object.
 	Result, Error json.RawMessage
 }
-
-// Phase says what restartable work does in the process that holds its task. If that process dies,
-// only work that runs can be the cause. Only a Manager reads it; 0 is work that runs.
-type Phase uint8
 
 // running reports whether the death of the process would be one during the work.
 func (r *Record) running() bool {
@@ -129,19 +126,9 @@ type Durable struct {
 	// Undo says why the work undoes what it has done, and UndoSince since when. Until it has done
 	// so, the Status is not terminal. If the task was cancelled or has expired, requestors see it
 	// as such.
-	Undo      Undo
+	Undo      uint8
 	UndoSince time.Time
 }
-
-// Undo says why restartable work undoes what it has done.
-type Undo uint8
-
-const (
-	UndoNone      Undo = iota // it does not
-	UndoFailed                // it has failed
-	UndoCancelled             // the task was cancelled
-	UndoExpired               // the task has expired
-)
 
 // Entry is a result that the work of a task has recorded. It is known by its branch, its kind, its
 // key and, among equal keys, its occurrence. Its contents belong to the work.
@@ -200,12 +187,6 @@ func (r *Record) expired(now time.Time) bool {
 
 // terminal reports whether the status of the task is terminal.
 func (r *Record) terminal() bool { return Terminal(r.Status) }
-
-// NeedsHolder reports whether a member of a fleet should hold the task: it is not terminal, or it
-// was cancelled and its Job may still run. Only its status and its Job decide, not its claim.
-func (r *Record) NeedsHolder() bool {
-	return !r.terminal() || r.Status == mcp.TaskStatusCancelled && r.Job != ""
-}
 
 // openInputRequests returns the number of input requests without an answer.
 func (r *Record) openInputRequests() (n int) {

@@ -93,7 +93,7 @@ func (m *Manager) wait(ctx context.Context, r *Record, via Requestor) error {
 		if err != nil && both.Err() != nil {
 			return both.Cause()
 		}
-		if errors.Is(err, ErrNotFound) || err == nil && r.undo() == UndoExpired {
+		if errors.Is(err, ErrNotFound) || err == nil && r.undo() == taskrules.UndoExpired {
 			return ErrExpired // only expired tasks are dropped
 		}
 		if err != nil {

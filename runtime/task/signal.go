@@ -112,7 +112,7 @@ func (m *Manager) addSignal(r *Record, s *Signal) error {
 		return ErrExpired
 	case r.terminal(), r.withdrawn():
 		return fmt.Errorf("task: signal %q to a task that has ended: %w", s.Name, &MoveError{r.shown(), mcp.TaskStatusWorking})
-	case r.Durable == nil, r.undo() != UndoNone:
+	case r.Durable == nil, r.undo() != taskrules.UndoNone:
 		return ErrNoSignals
 	}
 	bytes := len(s.Name) + len(s.Value)

@@ -45,12 +45,11 @@ var (
 // Manager repeats the write. Package storetest tests this contract.
 //
 // There are two kinds of stores. A shared store is used by the Managers of several processes at
-// once; they form a fleet, see [Store].Join. Each Manager opens it for itself. Its reads are never out of
-// date: Get, Journal, Scan and Orphans of a membership return what was written, by any process, before
-// they were called; function RunFleet of package storetest tests the rest of its contract. Any
-// other store is used by one Manager at a time, and embeds [Local]. Everything that a store can do
-// is a method of this interface, so a type that embeds a Store and replaces some of its methods
-// loses none of the others.
+// once; they form a fleet, see [Store].Join. Each Manager opens it for itself. Its reads are never
+// out of date: Get, Journal, Scan and Orphans of a membership return what was written, by any
+// process, before they were called. Any other store is used by one Manager at a time, and embeds
+// [Local]. Everything that a store can do is a method of this interface, so a type that embeds a
+// Store and replaces some of its methods loses none of the others.
 type Store interface {
 	// Create stores a new record with the next Seq and with Revision 1, and returns it. It fails
 	// with ErrExists if the id exists. The entries of the record are its journal. If Create has

@@ -119,7 +119,7 @@ func (m *Manager) beginning(work Work) Work {
 	return func(ctx context.Context, run *Run) (codec.Encoder, error) {
 		window := m.scheduler.beginTrial(run)
 		r, err := run.change(ctx, func(r *Record) error {
-			phase := Phase(taskrules.PhaseRunning)
+			phase := uint8(taskrules.PhaseRunning)
 			if window > 0 && m.suspected(r) {
 				phase = taskrules.PhaseTrial
 			}

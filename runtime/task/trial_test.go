@@ -95,7 +95,7 @@ func (h *host) work(ctx context.Context, run *task.Run, m *task.Manager, store m
 		switch {
 		case err != nil:
 			return nil, err
-		case why != task.UndoNone && name == "poison booking":
+		case why != taskrules.UndoNone && name == "poison booking":
 			h.mu.Lock()
 			h.undone++
 			h.mu.Unlock()

@@ -20,9 +20,9 @@ import (
 // is not there. So work that returns without EndUndo runs again, after a pause, for a day.
 
 // undo returns why the work undoes what it has done.
-func (r *Record) undo() Undo {
+func (r *Record) undo() taskrules.Undo {
 	if r.Durable == nil {
-		return UndoNone
+		return taskrules.UndoNone
 	}
 	return r.Durable.Undo
 }
@@ -31,7 +31,7 @@ func (r *Record) undo() Undo {
 func (r *Record) undoes() bool { return r.Durable != nil && r.Durable.Undos > 0 && !r.terminal() }
 
 // mustUndo reports whether the work has to run again to undo something if the task fails now.
-func (r *Record) mustUndo() bool { return r.undoes() && r.undo() == UndoNone }
+func (r *Record) mustUndo() bool { return r.undoes() && r.undo() == taskrules.UndoNone }
 
 // standing is the status of a record, the one that requestors see, and whether its work is parked.
 type standing struct {
@@ -42,7 +42,7 @@ type standing struct {
 func (r *Record) standing() standing { return standing{r.Status, r.shown(), r.parked()} }
 
 // withdrawn reports whether the task was cancelled or has expired, and is being undone.
-func (r *Record) withdrawn() bool { return r.undo() >= UndoCancelled && !r.terminal() }
+func (r *Record) withdrawn() bool { return r.undo() >= taskrules.UndoCancelled && !r.terminal() }
 
 // shown returns the status that requestors see.
 func (r *Record) shown() mcp.TaskStatus {
@@ -79,9 +79,9 @@ func (r *Record) Retained(now time.Time) bool {
 }
 
 // withdraw makes the work undo what it has done, after the task was cancelled or has expired.
-func (r *Record) withdraw(why Undo, now time.Time, message string) {
+func (r *Record) withdraw(why taskrules.Undo, now time.Time, message string) {
 	d := *r.Durable
-	if d.Undo == UndoNone {
+	if d.Undo == taskrules.UndoNone {
 		d.UndoSince = now.UTC().Truncate(time.Microsecond)
 	}
 	d.Undo, d.Parked, d.Wake, d.Awaits, d.Signals = why, false, time.Time{}, nil, nil
@@ -101,7 +101,7 @@ func (r *Record) withdraw(why Undo, now time.Time, message string) {
 // has changed the record.
 func (m *Manager) expireUndo(r *Record) bool {
 	if now := m.earlier(); r.undoes() && !r.withdrawn() && r.expired(now) {
-		r.withdraw(UndoExpired, m.now(), "the task has expired")
+		r.withdraw(taskrules.UndoExpired, m.now(), "the task has expired")
 		return true
 	}
 	return false
@@ -109,7 +109,7 @@ func (m *Manager) expireUndo(r *Record) bool {
 
 // undoing is what a run that undoes knows. Most runs never do, so that it is not part of Run.
 type undoing struct {
-	why   Undo
+	why   taskrules.Undo
 	since time.Time
 
 	tried       int       // what this process is trying to undo; see [Run.undoTime]
@@ -119,13 +119,13 @@ type undoing struct {
 	ended       bool      // EndUndo was called
 }
 
-// whyUndo reports why the work runs: [UndoNone] to do what it is for, and otherwise to undo what
+// whyUndo reports why the work runs: taskrules.UndoNone to do what it is for, and otherwise to undo what
 // earlier runs have registered, since the time since. It is set once [Run.Journal] has returned.
-func (run *Run) whyUndo() (why Undo, since time.Time) {
+func (run *Run) whyUndo() (why taskrules.Undo, since time.Time) {
 	run.mu.Lock()
 	defer run.mu.Unlock()
 	if run.undoing == nil {
-		return UndoNone, time.Time{}
+		return taskrules.UndoNone, time.Time{}
 	}
 	return run.undoing.why, run.undoing.since
 }
@@ -147,7 +147,7 @@ func (m *Manager) beginUndo(r *Record, failure Outcome) error {
 	switch {
 	case r.terminal() || r.Durable == nil:
 		return ErrCancelled
-	case r.undo() != UndoNone:
+	case r.undo() != taskrules.UndoNone:
 		return errUnchanged
 	}
 	e := Entry{Kind: taskrules.KindFailure, Occurrence: 1, Result: failure.Result}
@@ -160,7 +160,7 @@ func (m *Manager) beginUndo(r *Record, failure Outcome) error {
 	} else {
 		d = d.with(nil)
 	}
-	d.Undo, d.UndoSince, d.Signals = UndoFailed, m.now().UTC().Truncate(time.Microsecond), nil
+	d.Undo, d.UndoSince, d.Signals = taskrules.UndoFailed, m.now().UTC().Truncate(time.Microsecond), nil
 	r.Durable = d
 	return nil
 }
@@ -185,7 +185,7 @@ func (m *Manager) mustUndo(run *Run, end finalState) bool {
 	switch {
 	case m.cfg.Recovery.Recover == nil || run.over() != nil:
 		return false
-	case why == UndoNone:
+	case why == taskrules.UndoNone:
 		return end.status == mcp.TaskStatusFailed && run.beginUndo(end.out) == nil
 	case undone:
 		return false
@@ -237,7 +237,7 @@ func (run *Run) setUndo(r *Record) {
 	}
 	run.mu.Lock()
 	defer run.mu.Unlock()
-	if r.undo() == UndoNone {
+	if r.undo() == taskrules.UndoNone {
 		run.undoing = nil
 		return
 	}
@@ -277,7 +277,7 @@ func (m *Manager) withdrawn(run *Run, r *Record) {
 		return
 	}
 	run.abortProgress()
-	if r.undo() == UndoExpired {
+	if r.undo() == taskrules.UndoExpired {
 		run.endContext(ErrExpired)
 	} else {
 		run.endContext(ErrCancelled)

@@ -40,7 +40,7 @@ func (b *booking) work(ctx context.Context, run *task.Run) (codec.Encoder, error
 		}
 		return run.Record(ctx, task.Entry{Kind: kind, Key: key, Occurrence: 1, Result: json.RawMessage(`1`)})
 	}
-	if why, _ := run.Internals(taskrules.Caller{}).Undoing(); why != task.UndoNone {
+	if why, _ := run.Internals(taskrules.Caller{}).Undoing(); why != taskrules.UndoNone {
 		err := record(6, "undone", &b.undone)
 		if err == nil {
 			run.Internals(taskrules.Caller{}).EndUndo()
@@ -249,7 +249,7 @@ func TestExpiredTaskIsUndone(t *testing.T) {
 			if _, _, err := run.Journal(ctx); err != nil {
 				return nil, err
 			}
-			if why, since := run.Internals(taskrules.Caller{}).Undoing(); why == task.UndoExpired {
+			if why, since := run.Internals(taskrules.Caller{}).Undoing(); why == taskrules.UndoExpired {
 				if d := time.Since(since); d > time.Second {
 					t.Errorf("undoing since %v", d)
 				}
@@ -383,7 +383,7 @@ func TestUndoWhoseAcknowledgementIsLost(t *testing.T) {
 			if _, _, err := run.Journal(ctx); err != nil {
 				return nil, err
 			}
-			if why, _ := run.Internals(taskrules.Caller{}).Undoing(); why != task.UndoNone {
+			if why, _ := run.Internals(taskrules.Caller{}).Undoing(); why != taskrules.UndoNone {
 				undone.Add(1)
 				run.Internals(taskrules.Caller{}).EndUndo()
 				return raw(`{}`), nil

@@ -218,7 +218,7 @@ func (run *Run) Sleep(ctx context.Context, until time.Time) error {
 
 // checkExpiry logs a warning if the task expires before a long sleep ends.
 func (run *Run) checkExpiry(ctx context.Context, until time.Time) {
-	if why, _ := run.whyUndo(); why != UndoNone || until.Sub(run.m.now()) < maxSweepInterval {
+	if why, _ := run.whyUndo(); why != taskrules.UndoNone || until.Sub(run.m.now()) < maxSweepInterval {
 		return
 	}
 	var r Record

@@ -9,6 +9,8 @@ import (
 	"iter"
 	"os"
 	"time"
+
+	"github.com/mcpwire/mcpwire/mcp"
 )
 
 // Load counts the tasks of a member by the state of their work; see task.Stats.
@@ -18,6 +20,18 @@ type Load struct {
 
 // DefaultLease is the lease of a member that says none.
 const DefaultLease = 20 * time.Second
+
+// NeedsHolder reports whether a member should hold a task with a status and a job: it is not
+// terminal, or it was cancelled and its job may still run.
+func NeedsHolder(status mcp.TaskStatus, job string) bool {
+	switch status {
+	case mcp.TaskStatusCompleted, mcp.TaskStatusFailed:
+		return false
+	case mcp.TaskStatusCancelled:
+		return job != ""
+	}
+	return true
+}
 
 // Missing is what a member of a fleet does not have of a tool: one version of its work, or the
 // tool.
@@ -72,7 +86,7 @@ type Membership[Member, Record any] interface {
 	// that is reported dead never becomes alive again.
 	Alive(ctx context.Context, id string) (bool, error)
 	// Orphans iterates over the briefs of the tasks that need a holder and that no living member
-	// holds; see task.Record.NeedsHolder. It yields each task that is one of them during the whole
+	// holds; see NeedsHolder. It yields each task that is one of them during the whole
 	// iteration exactly once, in no particular order. Its cost depends on the number of tasks that
 	// departed members held, not on the number of tasks in the store. It stops after the first
 	// error.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcpwire/mcpwire/runtime/internal/fleets"
 	"github.com/mcpwire/mcpwire/runtime/internal/watch"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
@@ -182,7 +183,7 @@ func (s *Store) swap(r *task.Record) error {
 
 // hold adds an entry to the entries of its holder. The caller holds the lock.
 func (s *Store) hold(e *entry) {
-	if s.held == nil || !e.NeedsHolder() {
+	if s.held == nil || !fleets.NeedsHolder(e.Status, e.Job) {
 		return
 	}
 	if s.held[e.Claim.Member] == nil {

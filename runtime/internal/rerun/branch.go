@@ -14,7 +14,6 @@ import (
 
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
-	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
 // branch is a part of a handler whose operations follow one another: the handler itself, or a
@@ -250,7 +249,7 @@ func (b *branch) refusal(e *Entry) error {
 	case l.unstored != nil:
 		return l.unstored
 	}
-	if l.undoing != task.UndoNone {
+	if l.undoing != taskrules.UndoNone {
 		if e.Kind == KindUndo && !b.suspended {
 			return nil // of something that an earlier run has recorded
 		}

@@ -156,11 +156,11 @@ type Log struct {
 	// Later operations fail, too: their outcomes would follow one that is not recorded.
 	unstored error
 
-	undos    []*undo       // that this run has registered
-	lastUndo int           // number of the latest undo of all runs
-	undoing  task.Undo     // why this run only registers the undos that are to run
-	since    time.Time     // since when, if undoing is set
-	failure  *task.Outcome // how an earlier run has failed; nil if unknown
+	undos    []*undo        // that this run has registered
+	lastUndo int            // number of the latest undo of all runs
+	undoing  taskrules.Undo // why this run only registers the undos that are to run
+	since    time.Time      // since when, if undoing is set
+	failure  *task.Outcome  // how an earlier run has failed; nil if unknown
 	// endHandler ends the context of the handler once all recorded outcomes were asked for, if
 	// undoing is set. It is nil otherwise, and once it was called or is due.
 	endHandler func()

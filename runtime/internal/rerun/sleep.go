@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
@@ -55,7 +56,7 @@ func (l *Log) sleepUntil(ctx context.Context, name string, f func() time.Time) (
 		return time.Time{}, err
 	}
 	until, err := l.sleep(ctx, b, e, found)
-	if _, required := err.(*InputRequiredError); required || err != nil && l.undoing != task.UndoNone {
+	if _, required := err.(*InputRequiredError); required || err != nil && l.undoing != taskrules.UndoNone {
 		b.suspend()
 	}
 	return until, err
@@ -108,7 +109,7 @@ func (l *Log) sleep(ctx context.Context, b *branch, e, found *Entry) (until time
 	case err != nil:
 		return until, l.faultf("%s: damaged entry: %w", e, err)
 	case b.passed(found):
-	case l.undoing != task.UndoNone && until.After(l.since): // as if it had not begun
+	case l.undoing != taskrules.UndoNone && until.After(l.since): // as if it had not begun
 		return until, l.errUndoing()
 	default:
 		err = l.waitUntil(ctx, until)

@@ -103,7 +103,7 @@ const undoGrace = 10 * time.Second
 func (l *Log) HandlerContext(ctx context.Context) (in context.Context, release func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.undoing == task.UndoNone {
+	if l.undoing == taskrules.UndoNone {
 		return ctx, func() {}
 	}
 	in, cancel := context.WithCancelCause(ctx)
@@ -115,9 +115,9 @@ func (l *Log) HandlerContext(ctx context.Context) (in context.Context, release f
 // run.
 func (l *Log) errUndoing() error {
 	switch l.undoing {
-	case task.UndoCancelled:
+	case taskrules.UndoCancelled:
 		return task.ErrCancelled
-	case task.UndoExpired:
+	case taskrules.UndoExpired:
 		return task.ErrExpired
 	}
 	return l.faultf("an earlier run of the handler has failed, and its compensations run")
@@ -145,7 +145,7 @@ func (l *Log) Undo(failed bool, result codec.Encoder, failure error) (first *tas
 		failed = unencodable != nil
 	}
 	switch {
-	case l.err != nil, why == task.UndoNone && (!failed || len(undos) == 0):
+	case l.err != nil, why == taskrules.UndoNone && (!failed || len(undos) == 0):
 		return nil, nil
 	case durable && l.missed() != nil && t.Internals(taskrules.Caller{}).UndoTime(0) < taskrules.MaxUndoTime:
 		return nil, nil // the handler runs again, because Run.EndUndo was not called
@@ -157,7 +157,7 @@ func (l *Log) Undo(failed bool, result codec.Encoder, failure error) (first *tas
 	case l.ctx.Err() != nil: // the handler runs again, after a cancellation or in the next process
 		return nil, context.Cause(l.ctx)
 	}
-	if why == task.UndoNone {
+	if why == taskrules.UndoNone {
 		if err := t.Internals(taskrules.Caller{}).BeginUndo(outcomeFor(result, failure)); err != nil {
 			return nil, err
 		}
@@ -167,7 +167,7 @@ func (l *Log) Undo(failed bool, result codec.Encoder, failure error) (first *tas
 		return nil, err
 	}
 	t.Internals(taskrules.Caller{}).EndUndo()
-	if why == task.UndoFailed && l.failure == nil && !failed {
+	if why == taskrules.UndoFailed && l.failure == nil && !failed {
 		return nil, l.faultf("handler is not deterministic: an earlier run has failed, this run has not; a handler whose outcome has changed needs another Version")
 	}
 	return l.failure, nil

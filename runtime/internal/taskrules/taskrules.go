@@ -25,7 +25,17 @@ const KindUndo byte = 5
 // it.
 const KindFailure byte = 9
 
-// Phases of restartable work; see task.Phase.
+// Undo says why restartable work undoes what it has done; see task.Durable.
+type Undo = uint8
+
+const (
+	UndoNone      Undo = iota // it does not
+	UndoFailed                // it has failed
+	UndoCancelled             // the task was cancelled
+	UndoExpired               // the task has expired
+)
+
+// Phases of restartable work; see task.Record.
 const (
 	PhaseRunning   = iota // runs, unless it is parked
 	PhaseNew              // has not begun

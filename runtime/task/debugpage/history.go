@@ -67,7 +67,7 @@ const maxEvents = 1000
 // wireEvent is the JSON of an event in a response.
 type wireEvent struct {
 	At   time.Time      `json:"at"`
-	Kind task.EventKind `json:"kind"`
+	Kind string         `json:"kind"`
 	From mcp.TaskStatus `json:"from,omitempty"`
 	To   mcp.TaskStatus `json:"to,omitempty"`
 }

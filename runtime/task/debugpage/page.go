@@ -547,13 +547,13 @@ func describe(e task.Entry) string {
 }
 
 // cause says why work undoes what it has done.
-func cause(u task.Undo) string {
+func cause(u taskrules.Undo) string {
 	switch u {
-	case task.UndoFailed:
+	case taskrules.UndoFailed:
 		return "it has failed"
-	case task.UndoCancelled:
+	case taskrules.UndoCancelled:
 		return "the task was cancelled"
-	case task.UndoExpired:
+	case taskrules.UndoExpired:
 		return "the task has expired"
 	}
 	return "of an unknown reason"

@@ -53,7 +53,7 @@ func fill(t *testing.T, text string) (task.Store, *debugpage.History) {
 		Claim:         task.Claim{Member: text, Epoch: 1}, Restartable: true, Reruns: 1,
 		Durable: &task.Durable{Parked: true, Wake: now, Recorded: 1, Entries: []task.Entry{{Branch: text, Key: text, Occurrence: 1, Result: []byte(text)}}},
 	})
-	event := task.Event{Principal: text, Task: text, Method: text, From: status, To: status, Kind: task.EventKind(text)}
+	event := task.Event{Principal: text, Task: text, Method: text, From: status, To: status, Kind: string(text)}
 	history.Add(event)
 	event.Kind, event.Err, event.Foreign = task.EventRefused, errors.New(text), true
 	history.Add(event)
@@ -472,7 +472,7 @@ func TestViewShowsUndosAndAttempts(t *testing.T) {
 	}
 	put(t, store, task.Record{
 		ID: "a", Status: mcp.TaskStatusWorking, Created: at, Updated: at, Restartable: true,
-		Durable: &task.Durable{Version: "1", Undos: 1, Undo: task.UndoCancelled, UndoSince: at, Recorded: len(entries), Entries: entries},
+		Durable: &task.Durable{Version: "1", Undos: 1, Undo: taskrules.UndoCancelled, UndoSince: at, Recorded: len(entries), Entries: entries},
 	})
 	page := get(t, debugpage.New(debugpage.Config{Store: store}), "/?task=a", http.StatusOK)
 	text := strings.Join(strings.Fields(tag.ReplaceAllString(page, " ")), " ")

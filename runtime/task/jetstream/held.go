@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/mcpwire/mcpwire/runtime/internal/fleets"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
@@ -40,9 +41,9 @@ func (s *store) addHeld(ctx context.Context, r *task.Record) (seq uint64, err er
 // entry that the new record has.
 func (s *store) hold(ctx context.Context, before *stored, next *task.Record) (seq uint64, err error) {
 	switch {
-	case !next.NeedsHolder():
+	case !fleets.NeedsHolder(next.Status, next.Job):
 		return 0, nil
-	case before.record.NeedsHolder() && before.record.Claim.Member == next.Claim.Member:
+	case fleets.NeedsHolder(before.record.Status, before.record.Job) && before.record.Claim.Member == next.Claim.Member:
 		return before.held, nil
 	}
 	return s.addHeld(ctx, next)
@@ -188,7 +189,7 @@ func (o *orphans) read(ctx context.Context, member string, ids []string) (briefs
 		if err != nil {
 			return err
 		}
-		if r != nil && r.record.NeedsHolder() {
+		if r != nil && fleets.NeedsHolder(r.record.Status, r.record.Job) {
 			// Another member may have claimed the task and ended since the index was read.
 			lives, err := o.lives(ctx, r.record.Claim.Member)
 			if err != nil {
@@ -239,7 +240,7 @@ func (m *membership) clean(ctx context.Context, member, id string) error {
 			if err != nil {
 				return nil // Orphans reports it
 			}
-			if r.record.NeedsHolder() {
+			if fleets.NeedsHolder(r.record.Status, r.record.Job) {
 				// A holder that has ended may have claimed the task after its index was read.
 				lives, err := m.Alive(ctx, r.record.Claim.Member)
 				if err != nil || !lives || r.record.Claim.Member == member {

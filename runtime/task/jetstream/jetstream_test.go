@@ -10,9 +10,9 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/internal/contracttest"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream/internal/natstest"
-	"github.com/mcpwire/mcpwire/runtime/task/storetest"
 )
 
 // whole makes the suite take minutes.
@@ -52,14 +52,14 @@ func TestStoreOnThreeNodes(t *testing.T) {
 // suite runs the suite for stores. If second is not nil, two stores take turns, each with a
 // connection of its own.
 func suite(t *testing.T, first, second natsjs.JetStream, options jetstream.Options) {
-	subject := storetest.Subject{
+	subject := contracttest.Subject{
 		Open: func(t *testing.T) task.Store { return open(t, first, options) },
 		Reopen: func(t *testing.T, s task.Store) task.Store {
 			options := options
 			options.Name = s.(*jetstream.Store).Name()
 			return open(t, first, options)
 		},
-		Shared: &storetest.Shared{Waiters: jetstream.Waiters, Whole: *whole},
+		Shared: &contracttest.Shared{Waiters: jetstream.Waiters, Whole: *whole},
 	}
 	if second != nil {
 		subject.Shared.Attach = func(t *testing.T, s task.Store) task.Store {
@@ -68,5 +68,5 @@ func suite(t *testing.T, first, second natsjs.JetStream, options jetstream.Optio
 			return open(t, second, options)
 		}
 	}
-	storetest.Run(t, subject)
+	contracttest.Run(t, subject)
 }

@@ -18,9 +18,9 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/fleets"
 	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/internal/contracttest"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream/internal/natstest"
-	"github.com/mcpwire/mcpwire/runtime/task/storetest"
 )
 
 // raw is JSON text that implements codec.Encoder.
@@ -113,7 +113,7 @@ func fleetSuite(t *testing.T, c *natstest.Cluster, options jetstream.Options) {
 		defer mu.Unlock()
 		return links[s]
 	}
-	storetest.RunFleet(t, storetest.Fleet{
+	contracttest.RunFleet(t, contracttest.Fleet{
 		Open: func(t *testing.T, n int) (stores []task.Store) {
 			options := options
 			for i := range n {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/mcpwire/mcpwire/runtime/internal/fleets"
 )
 
 // removeOrphans implements [Store.RemoveOrphans] for entries of at least the given age.
@@ -47,7 +49,7 @@ func (s *store) removeOrphanEntries(ctx context.Context, partition int, age time
 				return err
 			}
 			if r != nil && r.record.Seq == entries[n].Seq {
-				if r.record.NeedsHolder() {
+				if fleets.NeedsHolder(r.record.Status, r.record.Job) {
 					err = s.repair(ctx, &r.record)
 				}
 				return err

@@ -17,6 +17,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/mcpwire/mcpwire/runtime/internal/fleets"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/internal/taskcode"
 )
@@ -508,7 +509,7 @@ func (s *store) addToIndexes(ctx context.Context, r *task.Record) (index indexed
 	ttl := ttlOf(r, s.earlier())
 	var dueErr, heldErr error
 	var group sync.WaitGroup
-	if r.NeedsHolder() {
+	if fleets.NeedsHolder(r.Status, r.Job) {
 		group.Go(func() { index.held, heldErr = s.addHeld(ctx, r) })
 	}
 	if r.TTL != 0 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/mcpwire/mcpwire/runtime/internal/fleets"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
@@ -70,7 +71,7 @@ func (s *store) indexHolders(ctx context.Context, js jetstream.JetStream, partit
 	holders := make(map[string]bool)
 	err = parallel(len(subjects), readers, func(i int) error {
 		r, err := s.load(ctx, untoken(strings.TrimPrefix(subjects[i], prefix)))
-		if errors.Is(err, task.ErrCorrupt) || err == nil && (r == nil || r.held != 0 || !r.record.NeedsHolder()) {
+		if errors.Is(err, task.ErrCorrupt) || err == nil && (r == nil || r.held != 0 || !fleets.NeedsHolder(r.record.Status, r.record.Job)) {
 			return nil
 		}
 		if err != nil {

@@ -866,7 +866,7 @@ func (w *world) isOver() {
 	case err != nil:
 	case r.Status == mcp.TaskStatusCompleted:
 		w.completed = true
-	case !task.Terminal(r.Status) && (r.Durable == nil || r.Durable.Undo == task.UndoNone):
+	case !task.Terminal(r.Status) && (r.Durable == nil || r.Durable.Undo == taskrules.UndoNone):
 		w.violate("the request was cancelled, and its task has the status %s", r.Status)
 	}
 }

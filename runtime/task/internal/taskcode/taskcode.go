@@ -64,7 +64,7 @@ func Phased(r *task.Record) bool { return r.Phase != taskrules.PhaseRunning || l
 // Undoes reports whether the head of a record says that the work must undo something, which earlier
 // versions cannot read.
 func Undoes(r *task.Record) bool {
-	return r.Durable != nil && (r.Durable.Undos != 0 || r.Durable.Undo != task.UndoNone)
+	return r.Durable != nil && (r.Durable.Undos != 0 || r.Durable.Undo != taskrules.UndoNone)
 }
 
 // maxBodyParams is the maximum size of params that are in the body, in bytes.
@@ -518,12 +518,12 @@ func decodeHead(key, head []byte) (r task.Record, params int, err error) {
 		r.Labels = p.texts()
 	}
 	if format >= formatPhase {
-		r.Phase, r.Lost = task.Phase(p.Byte()), p.texts()
+		r.Phase, r.Lost = uint8(p.Byte()), p.texts()
 		p.Failed = p.Failed || r.Phase > taskrules.PhaseDoomed
 	}
 	if d := r.Durable; format >= formatUndo && d != nil {
-		d.Undos, d.Undo, d.UndoSince = int(p.Uint()), task.Undo(p.Byte()), p.time()
-		p.Failed = p.Failed || d.Undos < 0 || d.Undo > task.UndoExpired
+		d.Undos, d.Undo, d.UndoSince = int(p.Uint()), taskrules.Undo(p.Byte()), p.time()
+		p.Failed = p.Failed || d.Undos < 0 || d.Undo > taskrules.UndoExpired
 	}
 	p.Failed = p.Failed || format == formatUndo && !Undoes(&r)
 	if format >= formatParams {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
@@ -39,7 +40,7 @@ func FuzzDecode(f *testing.F) {
 	labelled := durable
 	labelled.Labels = []string{"gpu", "region=eu"}
 	undoing := labelled
-	undoing.Durable = &task.Durable{Version: "v", Recorded: 2, Undos: 1, Undo: task.UndoExpired, UndoSince: at}
+	undoing.Durable = &task.Durable{Version: "v", Recorded: 2, Undos: 1, Undo: taskrules.UndoExpired, UndoSince: at}
 	apart := r
 	apart.Params = bytes.Repeat([]byte("p"), maxBodyParams+1)
 	recorded := undoing

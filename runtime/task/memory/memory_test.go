@@ -5,15 +5,15 @@ import (
 
 	"github.com/mcpwire/mcpwire/runtime/internal/memory"
 	"github.com/mcpwire/mcpwire/runtime/task"
-	"github.com/mcpwire/mcpwire/runtime/task/storetest"
+	"github.com/mcpwire/mcpwire/runtime/task/internal/contracttest"
 )
 
 func TestStore(t *testing.T) {
-	storetest.Run(t, storetest.Subject{Open: func(t *testing.T) task.Store { return memory.New() }})
+	contracttest.Run(t, contracttest.Subject{Open: func(t *testing.T) task.Store { return memory.New() }})
 }
 
 func TestFleet(t *testing.T) {
-	storetest.RunFleet(t, storetest.Fleet{
+	contracttest.RunFleet(t, contracttest.Fleet{
 		Open: func(t *testing.T, n int) (stores []task.Store) {
 			f := memory.NewFleet()
 			for range n {

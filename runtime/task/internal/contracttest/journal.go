@@ -1,4 +1,4 @@
-package storetest
+package contracttest
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
@@ -358,7 +359,7 @@ func retained(t *testing.T, s task.Store) {
 	create(t, s, expired("before"))
 	r := expired("undone")
 	d := *r.Durable
-	d.Undos, d.Undo, d.UndoSince = 1, task.UndoExpired, start.Add(time.Second)
+	d.Undos, d.Undo, d.UndoSince = 1, taskrules.UndoExpired, start.Add(time.Second)
 	r.Durable = &d
 	r = create(t, s, r)
 	equal(t, "record", r, get(t, s, "undone"))
