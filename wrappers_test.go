@@ -39,8 +39,6 @@ var kept = []string{
 	"transport.Conn ability.Owned",
 	"transport.Conn transport.Persister",
 	"transport.Conn transport.Reopener",
-	"transport.Conn transport.Restored",
-	"transport.Conn transport.Suspender",
 	"transport.Conn transport.Unwrapper",
 }
 

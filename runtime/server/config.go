@@ -115,15 +115,15 @@ const NoLimit = boundary.None
 
 // Limits limit the work and the memory that a client can cause.
 type Limits struct {
-	// Calls limits the requests that call a handler, per second and session, with bursts of
-	// twice as many. For modern requests, it limits those of a principal, or of a network of clients
-	// without a principal; see [streamable.HandlerOptions]. Further requests are rejected with
-	// [session.CodeOverloaded]. A request for a task counts when it arrives; the work of the task
-	// is not limited. Zero means no limit.
+	// Calls limits the requests of a principal that call a handler, per second, with bursts of
+	// twice as many, in all its sessions and without them. Clients without a principal count by their
+	// network, see [streamable.HandlerOptions], or else by their session. Further requests are
+	// rejected with [session.CodeOverloaded]. A request for a task counts when it arrives; the work
+	// of the task is not limited. Zero means no limit.
 	Calls float64
-	// Logs limits the log messages per second and session, with bursts of twice as many. For
-	// modern requests, it limits those of a principal, as Calls does. Further messages are
-	// dropped. The default is 1,000. It may be [NoLimit].
+	// Logs limits the log messages during the calls of a principal, as Calls does. Those of
+	// [Server.Logger] count for each session apart. Further messages are dropped. The default is
+	// 1,000. It may be [NoLimit].
 	Logs float64
 
 	// InputTimeout limits how long a client may take to respond to an input request of a plain
@@ -149,13 +149,14 @@ type Limits struct {
 	// URI limits the length of a resource URI, in bytes. A request with a longer URI is rejected
 	// before any other work on it. The default is 8 KiB.
 	URI int
-	// Subscriptions limits the subscriptions of a session. For modern requests, it limits those
-	// of a principal: each subscriptions/listen counts, and each URI and each task in it.
-	// Clients without a principal count by their network. The default is 10,000.
+	// Subscriptions limits the subscriptions of a principal, in all its sessions and without them:
+	// each resource counts and, in revisions without sessions, each subscriptions/listen and each
+	// task in it. Clients without a principal count by their network, or else by their session. All
+	// networks have as many together, and each has half of them. The default is 10,000.
 	Subscriptions int
-	// SubscriptionBytes limits the total length of the URIs that a session subscribes to, in
-	// bytes. For modern requests, it limits those of a principal, with the ids of tasks and the
-	// _meta of its subscriptions/listen. The default is 1 MiB.
+	// SubscriptionBytes limits the total length of the URIs that a principal subscribes to, with
+	// the ids of tasks and the _meta of its subscriptions/listen, in bytes, as Subscriptions limits
+	// their number. The default is 1 MiB.
 	SubscriptionBytes int
 
 	// Drain is the maximum time for which [Server.Shutdown] lets the work of tasks finish before it

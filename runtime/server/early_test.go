@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -17,10 +18,18 @@ import (
 // earlyConn is a connection of a restored session. Its message is answered before the session has
 // been returned to the server.
 type earlyConn struct {
+	unpersisted
 	message string
 	answer  chan string
 	closed  chan struct{}
 }
+
+// unpersisted has the methods of a [transport.Persister] that persists nothing.
+type unpersisted struct{}
+
+func (unpersisted) PersistedState() (state []byte, ok bool)    { return nil, false }
+func (unpersisted) PersistState(context.Context, []byte) error { return errors.ErrUnsupported }
+func (unpersisted) Suspend()                                   {}
 
 func (c *earlyConn) Restored() (mcp.Revision, []byte, bool) {
 	return mcp.Revision("2025-11-25"), nil, true
@@ -49,7 +58,7 @@ func TestToolThatMustBeATaskIsNotCalledPlainlyInNewSession(t *testing.T) {
 		s, _ := withTasks(t, memory.New(), func(s *server.Server) {
 			server.AddTool(s, "required", "", sayHi, server.Tasks(receiver.Support{Mode: mcp.TaskSupportRequired}))
 		})
-		conn := &earlyConn{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"required"}}`, make(chan string, 1), make(chan struct{})}
+		conn := &earlyConn{message: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"required"}}`, answer: make(chan string, 1), closed: make(chan struct{})}
 		sess, err := s.Serve(conn)
 		if err != nil {
 			t.Fatal(err)

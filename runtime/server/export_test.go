@@ -18,8 +18,8 @@ func ModernState(s *Server) string {
 	defer p.mu.Unlock()
 	s.listeners.mu.Lock()
 	defer s.listeners.mu.Unlock()
-	return fmt.Sprint(p.session.Load(), p.level.Load(), p.limits, p.requestsTasks.Load(), p.initialized.Load(),
-		p.store, p.persisted, p.reopened, p.lists, p.restored, p.ended, p.stateChanges, p.clientLevel, p.principal, p.subscriptions, p.subscribedBytes,
+	return fmt.Sprint(p.session.Load(), p.level.Load(), p.key, p.requestsTasks.Load(), p.initialized.Load(),
+		p.store, p.persisted, p.reopened, p.lists, p.restored, p.ended, p.stateChanges, p.clientLevel, p.principal, p.subscriptions,
 		p.subscriptionLocks, p.elicitations, p.notices, p.pendingLogs, p.pendingLogBytes, p.sendingNotices, p.roots.known, p.roots.list, p.roots.changes,
 		len(s.listeners.open), len(s.listeners.quota.Used()))
 }

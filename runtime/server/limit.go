@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"sync"
@@ -12,8 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// limits are the limiters of a session or, for requests without one, of a principal. A nil limiter
-// means no limit.
+// limits are the limiters of one account. A nil limiter means no limit.
 type limits struct {
 	calls, logs *rate.Limiter
 }
@@ -21,21 +21,17 @@ type limits struct {
 // allow reports whether a limiter has room for one more event, which then counts.
 func allow(l *rate.Limiter) bool { return l == nil || l.Allow() }
 
-// limitsOf returns the limits that a request with context ctx counts for.
-func (p *peer) limitsOf(ctx context.Context) *limits {
-	if p.limits == nil {
-		return p.s.limits.of(account(ctx))
-	}
-	return p.limits
+// account returns the key of the limits for a request with context ctx, in a session or without: its
+// principal, or the network of a client without one. If neither is known, a session has limits of its
+// own, and requests without a session share theirs.
+func (p *peer) account(ctx context.Context) string {
+	return cmp.Or(modern.Account(ctx, session.Principal(ctx)), p.key)
 }
 
-// account returns the key of the limits for a modern request.
-func account(ctx context.Context) string { return modern.Account(ctx, session.Principal(ctx)) }
-
-// maxLimited is the number of principals that have limiters of their own. Others share one.
+// maxLimited is the number of accounts that have limiters of their own. Others share one.
 const maxLimited = 10000
 
-// principalLimits holds the limits of principals. It drops limits that were unused for so long that
+// principalLimits holds the limits of accounts. It drops limits that were unused for so long that
 // their limiters are full again.
 type principalLimits struct {
 	cfg    *Config
@@ -44,7 +40,7 @@ type principalLimits struct {
 
 	mu           sync.Mutex
 	since        time.Time          // when recent was created
-	recent, past map[string]*limits // by principal
+	recent, past map[string]*limits // by account
 }
 
 func newPrincipalLimits(cfg *Config) *principalLimits {
@@ -62,8 +58,8 @@ func newLimits(cfg *Config) *limits {
 	return &limits{calls: limiter(cfg.Limits.Calls), logs: limiter(cfg.Limits.Logs)}
 }
 
-// of returns the limits of a principal.
-func (x *principalLimits) of(principal string) *limits {
+// of returns the limits of an account.
+func (x *principalLimits) of(account string) *limits {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if now := time.Now(); now.Sub(x.since) > x.window {
@@ -72,16 +68,16 @@ func (x *principalLimits) of(principal string) *limits {
 		}
 		x.since, x.recent = now, map[string]*limits{}
 	}
-	l := x.recent[principal]
+	l := x.recent[account]
 	if l != nil {
 		return l
 	}
 	if len(x.recent) >= maxLimited {
 		return x.other
 	}
-	if l = x.past[principal]; l == nil {
+	if l = x.past[account]; l == nil {
 		l = newLimits(x.cfg)
 	}
-	x.recent[strings.Clone(principal)] = l
+	x.recent[strings.Clone(account)] = l
 	return l
 }

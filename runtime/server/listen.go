@@ -20,11 +20,27 @@ import (
 
 // listeners holds the open subscriptions of modern requests.
 type listeners struct {
-	quota modern.Quota // counts the requests, and the resources and tasks in them
+	// Counts the requests, and the resources and tasks in them, and also the resources to which
+	// sessions are subscribed.
+	quota modern.Quota
 
 	mu   sync.Mutex
 	open map[*listener]struct{}
 }
+
+// reserve counts subscriptions of an account, or returns the error that rejects them.
+func (x *listeners) reserve(account string, size modern.Size) error {
+	switch x.quota.Reserve(account, size) {
+	case modern.ErrCount:
+		return invalidRequest("limit of %d subscriptions is reached", x.quota.Limit.Count)
+	case modern.ErrBytes:
+		return invalidRequest("limit of %d bytes of subscriptions is reached", x.quota.Limit.Bytes)
+	}
+	return nil
+}
+
+// sizeOf returns the size of a subscription to one resource.
+func sizeOf(uri string) modern.Size { return modern.Size{Count: 1, Bytes: len(uri)} }
 
 func (x *listeners) add(l *listener) {
 	x.mu.Lock()
@@ -106,12 +122,9 @@ func (s *Server) stand(ctx context.Context, names []string) (release func(), err
 	for _, name := range names {
 		size.Bytes += len(name)
 	}
-	from := strings.Clone(account(ctx))
-	switch s.listeners.quota.Reserve(from, size) {
-	case modern.ErrCount:
-		return nil, invalidRequest("limit of %d subscriptions is reached", s.cfg.Limits.Subscriptions)
-	case modern.ErrBytes:
-		return nil, invalidRequest("limit of %d bytes of subscriptions is reached", s.cfg.Limits.SubscriptionBytes)
+	from := strings.Clone(s.peerFor(ctx, req).account(ctx))
+	if err := s.listeners.reserve(from, size); err != nil {
+		return nil, err
 	}
 	if meta == nil {
 		meta = json.RawMessage(`{}`)

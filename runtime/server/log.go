@@ -115,7 +115,7 @@ func (s *Server) logsTo(req *session.Request, least int) bool {
 
 // allowLog reports whether a message is within [Limits.Logs].
 func (c *Call) allowLog() bool {
-	return allow(c.recipient().limitsOf(c.ctx).logs)
+	return allow(c.p.s.limits.of(c.recipient().account(c.ctx)).logs)
 }
 
 // recipient returns the peer of the session over which a notification would be sent. A task may

@@ -91,7 +91,7 @@ const (
 // queueLog queues a log message, unless it is less severe than the level of the session or exceeds
 // a limit. It does not wait for the client.
 func (p *peer) queueLog(severity int, message *mcp.LoggingMessageNotificationParams) {
-	if !p.logs(severity) || !allow(p.limits.logs) {
+	if !p.logs(severity) || !allow(p.s.limits.of(p.key).logs) {
 		return
 	}
 	p.mu.Lock()

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -21,7 +22,7 @@ type peer struct {
 	handler       handler                         // serves its requests
 	base          session.Handler                 // of the session, which answers initialize; nil without one
 	session       atomic.Pointer[session.Session] // nil before it has opened, and for calls without a session
-	limits        *limits                         // nil for the peer of requests without sessions
+	key           string                          // of its limits; see account. "" for requests without sessions
 	roots         rootCache
 	requestsTasks atomic.Bool // the client has been asked to create a task
 	initialized   atomic.Bool // Config.Hooks.Initialized was called
@@ -42,8 +43,8 @@ type peer struct {
 	clientLevel       mcp.LoggingLevel         // set by the client; "" if it has set none
 	lists             map[string]uint64        // see compareLists; nil if the connection does not persist state
 	principal         string                   // of the latest subscription
-	subscriptions     map[string]struct{}      // by URI
-	subscribedBytes   int                      // total length of their URIs
+	subscriber        string                   // its account
+	subscriptions     map[string]string        // accounts that they count for, by URI
 	subscriptionLocks map[string]chan struct{} // by URI; closed when unlocked
 	elicitations      map[string]*elicitation  // open URL elicitations by id
 	notices           []notice                 // pending
@@ -53,7 +54,7 @@ type peer struct {
 }
 
 func newPeer(s *Server) *peer {
-	p := &peer{s: s, limits: newLimits(&s.cfg)}
+	p := &peer{s: s, key: "\x00session " + strconv.FormatUint(s.opened.Add(1), 36)} // equal to no principal
 	p.handler.p = p
 	p.setLevel("")
 	return p
@@ -129,7 +130,8 @@ func (p *peer) end() {
 	uris := p.subscriptions
 	p.subscriptions, p.elicitations, p.notices = nil, nil, nil
 	p.mu.Unlock()
-	for uri := range uris {
+	for uri, account := range uris {
+		p.s.listeners.quota.Release(account, sizeOf(uri))
 		p.callUnsubscribe(context.Background(), nil, uri)
 	}
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -86,8 +87,8 @@ func (p *peer) restore(persister transport.Persister) {
 	}
 	p.store = persister
 	p.reopened = text != nil
-	if c, ok := transport.As[transport.Restored](persister); ok && !p.reopened {
-		_, _, p.reopened = c.Restored()
+	if !p.reopened {
+		_, _, p.reopened = persister.Restored()
 	}
 	if text == nil {
 		return
@@ -100,8 +101,10 @@ func (p *peer) restore(persister transport.Persister) {
 	p.setLevel(k.Level)
 	p.mu.Lock()
 	p.principal = k.Principal
+	account := cmp.Or(k.Principal, p.key) // the network of the client is not stored
 	for _, uri := range k.Subscriptions {
-		p.addSubscription(uri)
+		p.s.listeners.quota.Add(account, sizeOf(uri)) // another process may have had room for it
+		p.addSubscription(uri, account)
 	}
 	for id, principal := range k.Elicitations {
 		p.addElicitation(id, &elicitation{principal: principal})

@@ -33,7 +33,9 @@ type statefulConn struct {
 	release chan struct{} // PersistState waits until it is closed; nil for no wait
 }
 
-func (k *statefulConn) PersistedState() ([]byte, bool) { return k.state, true }
+func (k *statefulConn) Restored() (mcp.Revision, []byte, bool) { return "", nil, false }
+func (k *statefulConn) PersistedState() ([]byte, bool)         { return k.state, true }
+func (k *statefulConn) Suspend()                               {}
 
 func (k *statefulConn) PersistState(_ context.Context, state []byte) error {
 	if k.release != nil {

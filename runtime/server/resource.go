@@ -431,7 +431,7 @@ func (h *handler) Subscribe(ctx context.Context, params *mcp.SubscribeRequestPar
 		return nil, err
 	}
 	defer unlock()
-	added, err := h.p.subscribe(params.URI, session.Principal(ctx))
+	added, err := h.p.subscribe(ctx, params.URI)
 	if err != nil {
 		return nil, err
 	}
@@ -529,22 +529,25 @@ func (p *peer) lockSubscription(ctx context.Context, uri string) (unlock func(),
 	}, nil
 }
 
-// subscribe records a subscription of a principal. It returns false if the session already has it.
-func (p *peer) subscribe(uri, principal string) (added bool, err error) {
+// subscribe records a subscription of the principal of ctx. It returns false if the session already
+// has it.
+func (p *peer) subscribe(ctx context.Context, uri string) (added bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.isSubscribed(uri) {
 		return false, nil
 	}
-	cfg := &p.s.cfg
-	if len(p.subscriptions) >= cfg.Limits.Subscriptions {
-		return false, invalidRequest("limit of %d subscriptions is reached", cfg.Limits.Subscriptions)
+	if p.ended {
+		return false, session.ErrClosed
 	}
-	if p.subscribedBytes+len(uri) > cfg.Limits.SubscriptionBytes {
-		return false, invalidRequest("limit of %d bytes of subscriptions is reached", cfg.Limits.SubscriptionBytes)
+	if account := p.account(ctx); account != p.subscriber {
+		p.subscriber = strings.Clone(account)
 	}
-	p.addSubscription(uri)
-	p.principal = principal
+	if err := p.s.listeners.reserve(p.subscriber, sizeOf(uri)); err != nil {
+		return false, err
+	}
+	p.addSubscription(uri, p.subscriber)
+	p.principal = session.Principal(ctx)
 	return true, nil
 }
 
@@ -552,13 +555,13 @@ func invalidRequest(format string, limit int) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: fmt.Sprintf(format, limit)}
 }
 
-// addSubscription records a subscription. The caller must hold mu.
-func (p *peer) addSubscription(uri string) {
+// addSubscription records a subscription that the quota counts for an account. The caller must hold
+// mu.
+func (p *peer) addSubscription(uri, account string) {
 	if p.subscriptions == nil {
-		p.subscriptions = map[string]struct{}{}
+		p.subscriptions = map[string]string{}
 	}
-	p.subscriptions[strings.Clone(uri)] = struct{}{} // uri may share the memory of the whole message
-	p.subscribedBytes += len(uri)
+	p.subscriptions[strings.Clone(uri)] = account // uri may share the memory of the whole message
 	p.stateChanges++
 }
 
@@ -566,10 +569,10 @@ func (p *peer) addSubscription(uri string) {
 func (p *peer) unsubscribe(uri string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	removed := p.isSubscribed(uri)
+	account, removed := p.subscriptions[uri]
 	if removed {
 		delete(p.subscriptions, uri)
-		p.subscribedBytes -= len(uri)
+		p.s.listeners.quota.Release(account, sizeOf(uri))
 		p.stateChanges++
 	}
 	return removed

@@ -252,7 +252,7 @@ func (s *Server) limited(m mcp.Method, on []*extension) bool {
 // limitRate rejects a request of a client that calls too often. The work of a task does not count:
 // it may run much later, or again.
 func (s *Server) limitRate(ctx context.Context, req *session.Request) error {
-	if allow(s.peerFor(ctx, req).limitsOf(ctx).calls) {
+	if allow(s.limits.of(s.peerFor(ctx, req).account(ctx)).calls) {
 		return nil
 	}
 	return &jsonrpc.Error{Code: session.CodeOverloaded, Message: "overloaded: too many calls, try again later"}

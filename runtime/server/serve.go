@@ -166,6 +166,12 @@ func (s *Server) Handler(options *streamable.HandlerOptions) (*streamable.Handle
 	return h, nil
 }
 
+// Responder returns what serves the modern requests of the server: those of revisions without
+// sessions. It is for transports that are not of this module, which pass it such requests, and pass
+// sessions to [Server.Serve]; [Server.Handler] does both. [Server.Start] or Serve must have
+// returned before.
+func (s *Server) Responder() transport.Responder { return s.responder }
+
 // Streams returns the number of open event streams of the server's HTTP handlers; see
 // [streamable.Handler.Streams].
 func (s *Server) Streams() (n int) {

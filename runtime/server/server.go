@@ -47,8 +47,9 @@ type Server struct {
 	asksForTasks atomic.Bool               // some client has been asked to create a task
 	discovered   atomic.Pointer[discovery] // the result of server/discover
 	listeners    listeners
-	limits       *principalLimits // of modern requests
-	detached     *peer            // for calls that belong to no session, such as those of recovered tasks
+	limits       *principalLimits
+	opened       atomic.Uint64 // number of peers so far
+	detached     *peer         // for calls that belong to no session, such as those of recovered tasks
 
 	keys  *stateKeys // for what passes through clients
 	forms sync.Map   // of the types of Elicit; a [reflect.Type] has a [*schemas.Form]
@@ -261,7 +262,7 @@ const shutdownGrace = 5 * time.Second
 // suspend makes a connection preserve its session when it is closed, so that another process can
 // restore it.
 func suspend(conn transport.Conn) {
-	if c, ok := transport.As[transport.Suspender](conn); ok {
+	if c, ok := transport.As[transport.Persister](conn); ok {
 		c.Suspend()
 	}
 }
@@ -269,7 +270,7 @@ func suspend(conn transport.Conn) {
 // Close ends all sessions and modern requests at once and waits for their handlers. Then it closes
 // the task.Manager of the server and waits for the work of its tasks; tasks that can be recovered
 // continue after a restart. It does not close the store of the tasks. A connection that is a
-// [transport.Suspender] preserves its session for another process. A handler must not call Close.
+// [transport.Persister] preserves its session for another process. A handler must not call Close.
 func (s *Server) Close() error {
 	return s.endAll(context.Background(), 0, func(sess *session.Session) error { return sess.Close() }, s.responder.Close)
 }

@@ -11,7 +11,7 @@
 // [Connect] and [Serve] open a session: the client sends initialize, both sides agree on a
 // revision, and the client sends initialized. Earlier requests are rejected. Requests that arrive
 // while initialize is being answered wait for that answer. Serve restores a session that was opened
-// before if its connection is a [transport.Restored]. An open session
+// before if its connection is a [transport.Persister]. An open session
 //
 //   - sends requests, matches each answer to its request by id, and gives up after a timeout,
 //   - serves requests, each in its own goroutine, and notifications, one after another,

@@ -104,7 +104,7 @@ func (s *Session) opens(ctx context.Context, r handshakeResult) error {
 // Serve opens a session as the server of conn and returns at once; see [Session.Ready] and
 // [Session.Wait]. If cfg is invalid, the session has ended; see [Config.Check]. Otherwise it answers
 // initialize with result, and sets the protocol version in it. The
-// session owns conn (MCP lifecycle, "Initialization"). If conn is a [transport.Restored] that
+// session owns conn (MCP lifecycle, "Initialization"). If conn is a [transport.Persister] that
 // belongs to a stored session, Serve restores it: the session is ready at once, and rejects
 // initialize. Requests that were in flight in the earlier session are lost, and the ids of later
 // requests differ from those of the earlier session.
@@ -151,7 +151,7 @@ func restore(conn transport.Conn, state State, cfg *Config) *Session {
 // restored returns the state of the stored session that a connection belongs to. ok is false if
 // there is none.
 func restored(conn transport.Conn, result *mcp.InitializeResult) (state State, ok bool) {
-	r, ok := transport.As[transport.Restored](conn)
+	r, ok := transport.As[transport.Persister](conn)
 	if !ok {
 		return State{}, false
 	}

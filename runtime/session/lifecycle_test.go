@@ -556,9 +556,17 @@ func TestProgressExtendsRequestsProgress(t *testing.T) {
 // restoredConn is a connection of a session that was opened before.
 type restoredConn struct {
 	transport.Conn
+	unpersisted
 	revision   mcp.Revision
 	initialize []byte // nil if it is unknown
 }
+
+// unpersisted has the methods of a [transport.Persister] that persists nothing.
+type unpersisted struct{}
+
+func (unpersisted) PersistedState() (state []byte, ok bool)    { return nil, false }
+func (unpersisted) PersistState(context.Context, []byte) error { return errors.ErrUnsupported }
+func (unpersisted) Suspend()                                   {}
 
 func (c restoredConn) Restored() (mcp.Revision, []byte, bool) { return c.revision, c.initialize, true }
 
@@ -581,7 +589,7 @@ func TestRestoreOverAnotherConnection(t *testing.T) {
 		s.Close()
 		for range 2 {
 			p, there := newPeer(t)
-			conn := restoredConn{there, state.Revision, initialize}
+			conn := restoredConn{Conn: there, revision: state.Revision, initialize: initialize}
 			s := session.Serve(conn, state.Server, &session.Config{Handler: custom()})
 			defer s.Close()
 			if err := s.Ready(t.Context()); err != nil {
@@ -621,7 +629,7 @@ func TestRestoreOverAnotherConnection(t *testing.T) {
 func TestRestoreWithUnknownClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, conn := newPeer(t)
-		s := session.Serve(restoredConn{conn, mcp.Revision20250326, nil}, nil, &session.Config{Handler: custom()})
+		s := session.Serve(restoredConn{Conn: conn, revision: mcp.Revision20250326}, nil, &session.Config{Handler: custom()})
 		defer s.Close()
 		p.talk(`
 			> {"jsonrpc":"2.0","id":1,"method":"x/nothing"}

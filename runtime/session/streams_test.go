@@ -18,6 +18,7 @@ import (
 // belong to no request.
 type streamConn struct {
 	transport.Conn
+	unpersisted
 	released   chan jsonrpc.ID
 	revision   mcp.Revision
 	initialize []byte

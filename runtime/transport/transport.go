@@ -88,19 +88,15 @@ type HalfCloser interface {
 	CloseWrite() error
 }
 
-// Restored is a [Conn] that may belong to a session that was opened over an earlier connection.
-type Restored interface {
+// Persister is a [Conn] of a session that may outlive it: a later connection of the same session
+// restores the session, possibly in another process. So it has what the transport knows of the
+// session, and a state that its owner persists.
+type Persister interface {
 	Conn
 
 	// Restored returns the negotiated revision, and the params of initialize, which are nil if the
-	// client is unknown. ok is false if the session has not been opened.
+	// client is unknown. ok is false unless the session was opened over an earlier connection.
 	Restored() (revision mcp.Revision, client []byte, ok bool)
-}
-
-// Persister is a [Conn] that persists a state for its owner. A later connection of the same session
-// finds it, possibly in another process; see [Restored].
-type Persister interface {
-	Conn
 
 	// PersistedState returns the state that was persisted last over an earlier connection, or nil.
 	// ok is false if the connection cannot persist a state. PersistedState is called at most once.
@@ -113,11 +109,6 @@ type Persister interface {
 	// persist a state. Before the handshake is complete, it may return at once: the state is then
 	// persisted before the peer learns that the handshake is complete.
 	PersistState(ctx context.Context, state []byte) error
-}
-
-// Suspender is a [Conn] whose session can be restored over another connection; see [Restored].
-type Suspender interface {
-	Conn
 
 	// Suspend makes Close retain the session, so that another process can restore it, if the
 	// transport can persist it. The peer may try again later. A server that shuts down calls

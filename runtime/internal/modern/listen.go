@@ -47,58 +47,52 @@ type Quota struct {
 func (q *Quota) Reserve(account string, s Size) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !network.Is(account) {
-		return q.reserve(account, s, q.Limit)
+	limit, all := q.Limit, error(nil)
+	if network.Is(account) {
+		limit, all = Size{(limit.Count + 1) / 2, (limit.Bytes + 1) / 2}, q.room("", s, q.Limit)
 	}
-	half := Size{(q.Limit.Count + 1) / 2, (q.Limit.Bytes + 1) / 2}
-	if err := q.reserve(account, s, half); err != nil {
+	if err := cmp.Or(q.room(account, s, limit), all); err != nil {
 		return err
 	}
-	err := q.reserve("", s, q.Limit)
-	if err != nil {
-		q.release(account, s)
-	}
-	return err
-}
-
-// reserve counts a subscription. mu must be held.
-func (q *Quota) reserve(account string, s, limit Size) error {
-	sum := q.used[account]
-	sum.Count += s.Count
-	sum.Bytes += s.Bytes
-	switch {
-	case sum.Count > limit.Count:
-		return ErrCount
-	case sum.Bytes > limit.Bytes:
-		return ErrBytes
-	}
-	if q.used == nil {
-		q.used = map[string]Size{}
-	}
-	q.used[account] = sum
+	q.add(account, s)
 	return nil
 }
 
-// Release stops counting a subscription that was reserved with the same account and size.
-func (q *Quota) Release(account string, s Size) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.release(account, s)
-	if network.Is(account) {
-		q.release("", s)
+// room returns an error if an account with a limit has no room for a subscription. mu must be held.
+func (q *Quota) room(account string, s, limit Size) error {
+	switch used := q.used[account]; {
+	case used.Count+s.Count > limit.Count:
+		return ErrCount
+	case used.Bytes+s.Bytes > limit.Bytes:
+		return ErrBytes
 	}
+	return nil
 }
 
-// release stops counting a subscription. mu must be held.
-func (q *Quota) release(account string, s Size) {
-	rest := q.used[account]
-	rest.Count -= s.Count
-	rest.Bytes -= s.Bytes
-	if rest == (Size{}) {
-		delete(q.used, account)
-		return
+// Add counts a subscription of an account even if it exceeds the limit.
+func (q *Quota) Add(account string, s Size) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.add(account, s)
+}
+
+// Release stops counting a subscription that was counted with the same account and size.
+func (q *Quota) Release(account string, s Size) { q.Add(account, Size{-s.Count, -s.Bytes}) }
+
+// add counts a subscription. mu must be held.
+func (q *Quota) add(account string, s Size) {
+	if q.used == nil {
+		q.used = map[string]Size{}
 	}
-	q.used[account] = rest
+	sum := q.used[account]
+	sum.Count += s.Count
+	sum.Bytes += s.Bytes
+	if q.used[account] = sum; sum == (Size{}) {
+		delete(q.used, account)
+	}
+	if network.Is(account) {
+		q.add("", s)
+	}
 }
 
 // Used returns the size of the subscriptions of all principals that have some.

@@ -32,8 +32,8 @@
 // # Restarts of the server
 //
 // With a [SessionStore], a later process restores a session when its client returns: its revision,
-// its client info, its streams, and the state that its owner has persisted ([transport.Restored],
-// [transport.Persister]). Requests that were being served are answered with an error. Without a
+// its client info, its streams, and the state that its owner has persisted
+// ([transport.Persister]). Requests that were being served are answered with an error. Without a
 // SessionStore, the client opens a new session.
 //
 // While the handler shuts down, requests are answered with status 503 and Retry-After, so that
@@ -88,12 +88,12 @@
 //
 // # Limits
 //
-// Requests have limits for each principal: how many are not answered, the bytes of those that are
-// being received or served, and the bytes of long answers that are not yet read ([HandlerOptions],
-// Limits.SessionsPerPrincipal and Limits.Message). Clients without a principal have these limits
-// for each network ([Access.ClientAddress]), so that one stranger cannot take all places. The
-// number of modern requests is limited for all clients together, too, as that of sessions is
-// (Limits.Sessions).
+// Limits mean the same in sessions and without. Requests have limits for each principal: how many
+// are not answered, the bytes of those that are being received or served, and the bytes of long
+// answers that are not yet read ([HandlerOptions], Limits.RequestsPerPrincipal and Limits.Message).
+// Clients without a principal have these limits for each network ([Access.ClientAddress]), so that
+// one stranger cannot take all places. The numbers of requests and of sessions are limited for all
+// clients together, too (Limits.Requests and Limits.Sessions).
 //
 // Events pending for slow connections are limited per session and per principal, and connections
 // that accept no data are closed. Stored events, sessions and streams are limited, too

@@ -188,7 +188,7 @@ func TestStatelessServerLimitsSlowClients(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := serveTimed(t, streamable.HandlerOptions{
-					Stateless: true, Limits: streamable.Limits{Sessions: 1}, Timeouts: streamable.Timeouts{Read: time.Minute, Stall: time.Minute}}, &http.Server{})
+					Stateless: true, Limits: streamable.Limits{Requests: 1}, Timeouts: streamable.Timeouts{Read: time.Minute, Stall: time.Minute}}, &http.Server{})
 				conn := s.dialRaw()
 				fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), test.sent)
 				time.Sleep(30 * time.Second)

@@ -213,25 +213,23 @@ type Limits struct {
 	// clients without a principal have as many together, and each has half of them.
 	Queue int
 
-	// Sessions limits the sessions, or the POSTs that are being received or served if Stateless.
-	// The default is 10,000. One more session ends one that has been idle longest, or
-	// nearly so, among those of the principal with the most sessions. If that principal has no idle
-	// session, the new one is rejected with status 429.
-	//
-	// Sessions is also a limit of its own for the modern requests that are being received or
-	// served, including subscriptions, which are served for as long as the client listens. One more
-	// is rejected with status 503.
-	Sessions int
+	// Sessions limits the sessions, and SessionsPerPrincipal those of one principal. One session
+	// more ends one that has been idle longest, or nearly so, among those of the principal with the
+	// most sessions. If that principal has no idle session, the new one is rejected: with status 503
+	// if all sessions are in use, and with status 429 if those of its principal are.
+	// SessionsPerPrincipal also applies to each network of clients without a principal, up to half
+	// of Sessions; see Access.ClientAddress. The defaults are 10,000 and 1,000.
+	Sessions, SessionsPerPrincipal int
 
-	// SessionsPerPrincipal is the same limit for the sessions of one principal, and separately
-	// for its modern requests, of which one more is rejected with status 429. If it is more than
-	// Streams, it also limits the unanswered requests of all sessions of the principal, together;
-	// otherwise Streams does. The connections that hold their streams, or are not read, may be
-	// more by SessionsPerPrincipal. It also applies to each network of clients without a principal, up
-	// to half of Sessions; see ClientAddress. The default is 1,000.
-	SessionsPerPrincipal int
+	// Requests limits the requests that are not answered, in sessions and without them together.
+	// Without a session, a message counts from before it is received, and a subscription for as
+	// long as the client listens. RequestsPerPrincipal limits those of one principal, and of each
+	// network of clients without a principal, up to half of Requests. One request more is rejected,
+	// with status 503 or 429, as for Sessions. The connections that hold the streams of a principal,
+	// or are not read, may be more by SessionsPerPrincipal. The defaults are 10,000 and 1,000.
+	Requests, RequestsPerPrincipal int
 
-	// Streams limits the unanswered requests of a session, and the connections that hold its
+	// Streams limits the unanswered requests of one session, and the connections that hold its
 	// streams. The default is 1,000. POSTs without requests have a separate limit of
 	// the same size.
 	Streams int
@@ -254,12 +252,12 @@ const (
 	defaultIdleTimeout = 30 * time.Minute
 	defaultReadTimeout = 30 * time.Second
 	defaultLinger      = time.Minute
-	defaultMaxSessions = 10_000
+	defaultMaxSessions = 10_000 // and requests
 	defaultMaxStreams  = 1000
 	defaultMaxState    = 256 << 10
 
-	defaultMaxSessionsPerPrincipal = 1000
-	defaultMaxInitialize           = 64 << 10
+	defaultMaxPerPrincipal = 1000 // sessions, and requests
+	defaultMaxInitialize   = 64 << 10
 )
 
 // Check returns an error that names every number of the options that is invalid, or nil. A
@@ -283,8 +281,11 @@ func (o *HandlerOptions) numbers() error {
 	boundary.Default(&faults, "Limits.Message", &o.Limits.Message, transport.DefaultMaxMessage)
 	boundary.Default(&faults, "Limits.Queue", &o.Limits.Queue, transport.DefaultMaxQueue)
 	boundary.Default(&faults, "Limits.Sessions", &o.Limits.Sessions, defaultMaxSessions)
-	boundary.Default(&faults, "Limits.SessionsPerPrincipal", &o.Limits.SessionsPerPrincipal, defaultMaxSessionsPerPrincipal)
+	boundary.Default(&faults, "Limits.SessionsPerPrincipal", &o.Limits.SessionsPerPrincipal, defaultMaxPerPrincipal)
 	o.Limits.SessionsPerPrincipal = min(o.Limits.SessionsPerPrincipal, o.Limits.Sessions)
+	boundary.Default(&faults, "Limits.Requests", &o.Limits.Requests, defaultMaxSessions)
+	boundary.Default(&faults, "Limits.RequestsPerPrincipal", &o.Limits.RequestsPerPrincipal, defaultMaxPerPrincipal)
+	o.Limits.RequestsPerPrincipal = min(o.Limits.RequestsPerPrincipal, o.Limits.Requests)
 	boundary.Default(&faults, "Limits.Streams", &o.Limits.Streams, defaultMaxStreams)
 	boundary.Default(&faults, "Limits.Initialize", &o.Limits.Initialize, defaultMaxInitialize)
 	boundary.Default(&faults, "Limits.State", &o.Limits.State, defaultMaxState)
@@ -335,7 +336,6 @@ type Handler struct {
 	sessions  map[string]*serverConn
 	conns     map[*serverConn]struct{} // with and without a session
 	holders   map[string]connSet       // conns without a place, by account; see guard.Account
-	places    int                      // number of places in use; see place
 	usages    map[string]*usage        // by account
 	strangers usage                    // the bytes and reads of all networks
 	forwards  int                      // number of requests that are being forwarded
@@ -346,6 +346,7 @@ type Handler struct {
 	emptied   bool                     // empty is closed
 
 	streams  atomic.Int64 // number of GETs whose streams are open
+	requests atomic.Int64 // number of unanswered requests and places; see usage.serve
 	draining atomic.Bool  // set with mu held
 	closed   atomic.Bool  // Close was called
 	warned   atomic.Bool  // see warnNoFlush
@@ -353,9 +354,9 @@ type Handler struct {
 
 // NewHandler returns a Handler that calls open for every conversation, with its first request. Open
 // passes the connection to its owner, usually with [session.Serve], and returns at once. The
-// connection of a session that was opened before, by this process or another, is a
-// [transport.Restored]. If open closes a connection that it has not suspended, see
-// [transport.Suspender], the request is answered with status 500.
+// connection is a [transport.Persister], for a session that was opened before, by this process or
+// another. If open closes a connection that it has not suspended, the request is answered with
+// status 500.
 //
 // [session.Serve]: https://pkg.go.dev/github.com/mcpwire/mcpwire/runtime/session#Serve
 func NewHandler(open func(r *http.Request, conn transport.Conn), o HandlerOptions) *Handler {
@@ -571,7 +572,8 @@ var (
 	errStore           = errors.New("the session cannot be loaded")
 	errNotDeleted      = errors.New("the session cannot be deleted")
 	errMoved           = errors.New("the process that holds the session cannot be reached")
-	errTooMany         = errors.New("too many sessions")
+	errTooMany         = errors.New("too many sessions of this principal")
+	errFullOfSessions  = errors.New("too many sessions")
 	errFull            = errors.New("too many requests are being served")
 	errTooManyRequests = errors.New("too many requests of this principal are being served")
 	errID              = errors.New("cannot create a session id")
@@ -603,9 +605,12 @@ func (h *Handler) newConn(ctx context.Context, r *http.Request, id string, setup
 	case h.draining.Load():
 		h.mu.Unlock()
 		return nil, errDraining
-	case c.place == nil && (len(h.conns) >= h.o.Limits.Sessions || len(h.holders[c.account]) >= h.limitOf(c.account)):
+	case c.place == nil && len(h.holders[c.account]) >= h.maxSessions(c.account):
 		h.mu.Unlock()
 		return nil, errTooMany
+	case c.place == nil && len(h.conns) >= h.o.Limits.Sessions:
+		h.mu.Unlock()
+		return nil, errFullOfSessions
 	case id != "" && h.sessions[id] != nil:
 		h.mu.Unlock()
 		return nil, errID
@@ -647,16 +652,21 @@ func (h *Handler) opens(r *http.Request, c *serverConn) (err error) {
 // connSet is a set of connections.
 type connSet map[*serverConn]struct{}
 
-// limitOf returns the limit of the sessions of an account, and of its places. Without principals,
-// the clients whose network is unknown share those of all.
-func (h *Handler) limitOf(account string) int {
+// limitOf returns how many of all an account may have, where a principal may have each. Without
+// principals, the clients whose network is unknown share those of all.
+func (h *Handler) limitOf(account string, all, each int) int {
 	switch {
 	case account == "" && !h.guard.HasPrincipals():
-		return h.o.Limits.Sessions
+		return all
 	case h.guard.IsNetwork(account): // leaves room for others
-		return min(h.o.Limits.SessionsPerPrincipal, (h.o.Limits.Sessions+1)/2)
+		return min(each, (all+1)/2)
 	}
-	return h.o.Limits.SessionsPerPrincipal
+	return each
+}
+
+// maxSessions returns the limit of the sessions of an account.
+func (h *Handler) maxSessions(account string) int {
+	return h.limitOf(account, h.o.Limits.Sessions, h.o.Limits.SessionsPerPrincipal)
 }
 
 // enoughToEnd is the number of sessions of which the longest idle one has to end. A client that
@@ -666,7 +676,7 @@ const enoughToEnd = 64
 // mustEnd returns a session that has to end so that an account can have one more. It returns nil if
 // there is room, or no idle session. mu must be held.
 func (h *Handler) mustEnd(account string) *serverConn {
-	if len(h.holders[account]) < h.limitOf(account) {
+	if len(h.holders[account]) < h.maxSessions(account) {
 		if len(h.conns) < h.o.Limits.Sessions {
 			return nil
 		}

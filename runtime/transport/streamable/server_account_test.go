@@ -21,7 +21,7 @@ import (
 // so have their streams.
 func TestServerLimitsConnectionsOfAllSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serve(t, streamable.HandlerOptions{Limits: streamable.Limits{SessionsPerPrincipal: 2, Streams: 3}, Access: streamable.Access{Principal: byToken}, Timeouts: streamable.Timeouts{Stall: time.Minute}})
+		s := serve(t, streamable.HandlerOptions{Limits: streamable.Limits{SessionsPerPrincipal: 2, RequestsPerPrincipal: 3, Streams: 3}, Access: streamable.Access{Principal: byToken}, Timeouts: streamable.Timeouts{Stall: time.Minute}})
 		headers := s.sessionsOf("ann", 2)
 		for i := range 4 {
 			s.do("POST", longCall(10+i, "echo", 8<<10), headers[i/2]...) // never read
@@ -155,7 +155,7 @@ func TestServerLimitsRequestBytesOfAllSessions(t *testing.T) {
 // whose client has disconnected.
 func TestServerLimitsRequestsOfAllSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serve(t, streamable.HandlerOptions{Limits: streamable.Limits{SessionsPerPrincipal: 3, Streams: 3}, Access: streamable.Access{Principal: byToken}})
+		s := serve(t, streamable.HandlerOptions{Limits: streamable.Limits{SessionsPerPrincipal: 3, RequestsPerPrincipal: 3, Streams: 3}, Access: streamable.Access{Principal: byToken}})
 		headers := s.sessionsOf("ann", 3)
 		status := func(i, id int) int { return s.status("POST", call(id, "echo"), headers[i]...) }
 		for id := range 3 {
@@ -339,7 +339,7 @@ func TestServerLimitsPendingNotificationsOfAllSessions(t *testing.T) {
 // first bytes of the others count, too.
 func TestServerLimitsShortMessagesBeingReceived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serve(t, streamable.HandlerOptions{Limits: streamable.Limits{Message: 50 << 10, Initialize: 10 << 10, SessionsPerPrincipal: 2, Streams: 2}, Access: streamable.Access{Principal: byToken}})
+		s := serve(t, streamable.HandlerOptions{Limits: streamable.Limits{Message: 50 << 10, Initialize: 10 << 10, SessionsPerPrincipal: 2, RequestsPerPrincipal: 2, Streams: 2}, Access: streamable.Access{Principal: byToken}})
 		session := s.sessionsOf("ann", 1)[0][3]
 		blocked, end := io.Pipe() // blocks the bodies after their text
 		var sending sync.WaitGroup

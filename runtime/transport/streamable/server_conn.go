@@ -68,6 +68,9 @@ func newServerConn(h *Handler, id, principal string) *serverConn {
 // begin sets what the account of the connection uses, before the connection is used.
 func (c *serverConn) begin(u *usage) {
 	c.usage, c.exchanges.usage, c.streams.usage, c.out.answers = u, u, u, u.answers
+	if c.place != nil {
+		c.streams.place = 1
+	}
 	c.out.queued = guard.NewMeter(u.queued, c.h.o.Limits.Initialize)
 	c.pending = guard.NewMeter(u.bodies, c.h.o.Limits.Initialize)
 	c.in.Limit(c.pending.Limit)
@@ -83,7 +86,7 @@ func (c *serverConn) Own(owner ability.Owner) {
 	c.owner = owner
 }
 
-// Suspend implements [transport.Suspender].
+// Suspend implements [transport.Persister].
 func (c *serverConn) Suspend() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,7 +137,7 @@ func (c *serverConn) Push(of transport.Conn, take func(transport.Message, error)
 	return true
 }
 
-// Restored implements [transport.Restored].
+// Restored implements [transport.Persister].
 func (c *serverConn) Restored() (revision mcp.Revision, client []byte, ok bool) {
 	return c.handshake.get()
 }

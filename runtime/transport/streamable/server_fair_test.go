@@ -20,7 +20,7 @@ func byAddress(r *http.Request) netip.Addr {
 func TestStrangersCannotTakeAllPlaces(t *testing.T) {
 	const eve, mallory, ann = "203.0.113.7", "203.0.113.99", "198.51.100.1" // eve and mallory share a network
 	synctest.Test(t, func(t *testing.T) {
-		s := serveModern(t, streamable.HandlerOptions{Limits: streamable.Limits{Sessions: 3}, Access: streamable.Access{ClientAddress: byAddress}})
+		s := serveModern(t, streamable.HandlerOptions{Limits: streamable.Limits{Sessions: 3, Requests: 3}, Access: streamable.Access{ClientAddress: byAddress}})
 		done := make(chan string, 3)
 		begin := func(from string) {
 			go func() { done <- s.text(modernCall(1, "wait"), callHeader("wait", "X-Address", from)...) }() // ends when the tool is released
@@ -55,7 +55,7 @@ func TestStrangersCannotTakeAllPlaces(t *testing.T) {
 // the server.
 func TestUnknownNetworksShareAllPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serveModern(t, streamable.HandlerOptions{Limits: streamable.Limits{Sessions: 3, SessionsPerPrincipal: 2}})
+		s := serveModern(t, streamable.HandlerOptions{Limits: streamable.Limits{Sessions: 3, SessionsPerPrincipal: 2, RequestsPerPrincipal: 2}})
 		var ids []string
 		for range 3 {
 			ids = append(ids, s.openSession(initialize))

@@ -22,54 +22,6 @@ import (
 // byToken returns the Authorization field as the principal.
 func byToken(r *http.Request) (string, error) { return r.Header.Get("Authorization"), nil }
 
-// Modern requests that are served, such as open streams, count towards limits of their own, all
-// together and by principal. Sessions do not, and neither do modern requests in those of sessions.
-func TestServerLimitsModernRequests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := serveModern(t, streamable.HandlerOptions{Limits: streamable.Limits{Sessions: 3, SessionsPerPrincipal: 2}, Access: streamable.Access{Principal: byToken}})
-		for _, name := range []string{"ann", "ann", "ben"} {
-			s.openSession(initialize, "Authorization", name)
-		}
-		done := make(chan string, 3)
-		begin := func(name string) {
-			go func() { done <- s.text(modernCall(1, "wait"), callHeader("wait", "Authorization", name)...) }() // ends when the tool is released
-			<-s.tools.started
-		}
-		rejected := func(name string, status int) {
-			t.Helper()
-			for _, body := range []string{modernCall(2, "echo"), `{"jsonrpc":"2.0","method":"custom/event"}`} {
-				response := s.do("POST", body, callHeader("echo", "Authorization", name)...)
-				text, err := io.ReadAll(response.Body)
-				if response.StatusCode != status || response.Header.Get("Retry-After") != "1" || !strings.Contains(string(text), `"code":-31050`) || err != nil {
-					t.Errorf("%s gets %d %v %s, %v", name, response.StatusCode, response.Header, text, err)
-				}
-			}
-		}
-		begin("ann")
-		begin("ann")
-		rejected("ann", 429)
-		begin("ben")
-		rejected("eve", 503)
-		rejected("ann", 503)
-		id := s.openSession(initialize, "Authorization", "eve") // ends the idle session of ann
-		if got := s.text(call(3, "echo"), "MCP-Session-Id", id, "Authorization", "eve"); got != result(3) {
-			t.Errorf("a session: %s", got)
-		}
-		close(s.tools.release)
-		for range 3 {
-			if got := <-done; got != result(1) {
-				t.Errorf("got %s", got)
-			}
-		}
-		synctest.Wait()
-		for _, name := range []string{"ann", "eve"} {
-			if got := s.text(modernCall(4, "echo"), callHeader("echo", "Authorization", name)...); got != result(4) {
-				t.Errorf("afterwards, %s gets %s", name, got)
-			}
-		}
-	})
-}
-
 // A modern message may have Limits.Message bytes. Without the header of a modern revision or of a
 // session, the limit is Limits.Initialize.
 func TestSizeOfModernMessages(t *testing.T) {

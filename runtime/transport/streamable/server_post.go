@@ -487,7 +487,9 @@ func refuse(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, ErrUnknown), errors.Is(err, transport.ErrClosed):
 		status, code, err = http.StatusNotFound, jsonrpc.CodeInvalidRequest, errors.New("no such session")
-	case errors.Is(err, errTooMany), errors.Is(err, errFull), errors.Is(err, errTooManyRequests), errors.Is(err, errTooManyStreams), errors.Is(err, transport.ErrStalled):
+	case errors.Is(err, errFullOfSessions), errors.Is(err, errFull):
+		code = engine.CodeOverloaded
+	case errors.Is(err, errTooMany), errors.Is(err, errTooManyRequests), errors.Is(err, errTooManyStreams), errors.Is(err, transport.ErrStalled):
 		status, code = http.StatusTooManyRequests, engine.CodeOverloaded
 	case errors.Is(err, errID), errors.Is(err, errOpen):
 		status, code = http.StatusInternalServerError, jsonrpc.CodeInternalError

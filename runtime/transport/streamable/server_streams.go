@@ -21,6 +21,7 @@ const standing = "0"
 type streams struct {
 	max   int    // limit of the streams with requests, and of the unanswered requests
 	usage *usage // counts the unanswered requests
+	place int    // 1 if the conversation has a place, which counts as one of them; otherwise 0
 
 	mu        sync.Mutex
 	open      int // number of streams with requests
@@ -66,11 +67,11 @@ func (s *streams) begin(ids []jsonrpc.ID, opening []byte, k *sink) (*serverStrea
 		}
 		s.byRequest[id] = st
 	}
-	if !s.usage.serve(len(ids)) {
+	if err := s.usage.serve(len(ids) - s.place); err != nil {
 		for _, id := range ids {
 			delete(s.byRequest, id)
 		}
-		return nil, errTooManyRequests
+		return nil, err
 	}
 	s.open++
 	return st, nil
@@ -102,8 +103,8 @@ func (s *streams) answered(id jsonrpc.ID) {
 
 // drop removes a request, if it is there. mu must be held.
 func (s *streams) drop(id jsonrpc.ID) {
-	if _, ok := s.byRequest[id]; ok && !s.closed {
-		s.usage.requests.Add(-1)
+	if _, ok := s.byRequest[id]; ok && !s.closed && len(s.byRequest) > s.place {
+		s.usage.served(1)
 	}
 	delete(s.byRequest, id)
 }
@@ -163,7 +164,7 @@ func (s *streams) settle() {
 	s.mu.Lock()
 	if !s.closed {
 		s.closed = true
-		s.usage.requests.Add(-int64(len(s.byRequest)))
+		s.usage.served(max(len(s.byRequest)-s.place, 0))
 	}
 	all := slices.AppendSeq(slices.Collect(maps.Values(s.byName)), maps.Values(s.byRequest))
 	s.mu.Unlock()

@@ -17,10 +17,15 @@ func id(t *testing.T, text string) (id jsonrpc.ID) {
 	return id
 }
 
+// limitedTo returns a Handler with a limit of all requests.
+func limitedTo(n int) *Handler {
+	return &Handler{o: HandlerOptions{Limits: Limits{Requests: n}}}
+}
+
 func TestStreamsGiveEachRequestOneStream(t *testing.T) {
 	one, two, three := id(t, "1"), id(t, "2"), id(t, "3")
 	s := newStreams(4, true)
-	s.usage = &usage{maxRequests: 3}
+	s.usage = &usage{h: limitedTo(9), maxRequests: 3}
 	st, err := s.begin([]jsonrpc.ID{one, two}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +77,7 @@ func TestStreamsGiveEachRequestOneStream(t *testing.T) {
 
 func TestStreamsDoNotReuseNames(t *testing.T) {
 	s := newStreams(3, true)
-	s.usage = &usage{maxRequests: 1}
+	s.usage = &usage{h: limitedTo(9), maxRequests: 1}
 	s.restore([]PersistedStream{
 		{Stream: "zzzzzzzzz"},
 		{Stream: standing, Requests: []byte("[]"), Last: Event{Number: 7}},

@@ -251,7 +251,7 @@ func TestStatelessServer(t *testing.T) {
 // Proves HTTP-22.
 func TestStatelessRequestContinuesForLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serve(t, streamable.HandlerOptions{Stateless: true, Limits: streamable.Limits{Sessions: 3}, Timeouts: streamable.Timeouts{Linger: 10 * time.Second}})
+		s := serve(t, streamable.HandlerOptions{Stateless: true, Limits: streamable.Limits{Requests: 3}, Timeouts: streamable.Timeouts{Linger: 10 * time.Second}})
 		for range 3 {
 			stream := s.events("POST", call(1, "wait")) // the stream opens after Streams.After
 			<-s.tools.started
@@ -373,8 +373,8 @@ func TestPrincipalWithMostSessionsLosesIdleOne(t *testing.T) {
 			stream := s.events("GET", "", "MCP-Session-Id", id, "Authorization", "mallory")
 			defer stream.body.Close()
 		}
-		if got := s.status("POST", initialize, "Authorization", "carol"); got != 429 {
-			t.Errorf("a session above MaxSessions: %d", got)
+		if got := s.status("POST", initialize, "Authorization", "carol"); got != 503 {
+			t.Errorf("a session above Limits.Sessions: %d", got)
 		}
 	})
 }
@@ -597,8 +597,8 @@ func TestServerLimitsSessionsAndStreams(t *testing.T) {
 		a, b := s.openSession(initialize), s.openSession(initialize, "Authorization", "ben")
 		held := []*events{s.events("GET", "", "MCP-Session-Id", a), s.events("GET", "", "MCP-Session-Id", b, "Authorization", "ben")}
 		response := s.do("POST", initialize)
-		if response.StatusCode != 429 || response.Header.Get("Retry-After") == "" {
-			t.Errorf("a session above MaxSessions: %d, header %v", response.StatusCode, response.Header)
+		if response.StatusCode != 503 || response.Header.Get("Retry-After") == "" {
+			t.Errorf("a session above Limits.Sessions: %d, header %v", response.StatusCode, response.Header)
 		}
 		for _, stream := range held {
 			stream.body.Close()
@@ -630,14 +630,14 @@ func TestServerLimitsSessionsAndStreams(t *testing.T) {
 	})
 }
 
-// Without sessions, Limits.Sessions limits the requests that are served at once.
+// Without sessions, Limits.Requests limits the requests that are served at once.
 func TestStatelessServerLimitsRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serve(t, streamable.HandlerOptions{Stateless: true, Limits: streamable.Limits{Sessions: 1}, Streams: streamable.Streams{After: -1}})
+		s := serve(t, streamable.HandlerOptions{Stateless: true, Limits: streamable.Limits{Requests: 1}, Streams: streamable.Streams{After: -1}})
 		stream := s.events("POST", call(1, "wait"))
 		<-s.tools.started
 		if got := s.status("POST", call(2, "echo")); got != 429 {
-			t.Errorf("a request above MaxSessions: %d", got)
+			t.Errorf("a request above Limits.Requests: %d", got)
 		}
 		close(s.tools.release)
 		if diff := cmp.Diff([]string{result(1)}, stream.messages()); diff != "" {

@@ -9,7 +9,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
 )
 
-// place counts a POST without a session against Limits.Sessions, from before its message is read
+// place counts a POST without a session against Limits.Requests, from before its message is read
 // until its answer is written, or until its connection is over if that is later. Otherwise clients
 // that write or read slowly could hold any number of messages in memory. All POSTs of a Stateless
 // handler have a place, and modern requests.
@@ -22,19 +22,19 @@ type place struct {
 // usage is what one account uses: a principal, or a network of clients without a principal. Limits of
 // each session alone would not limit what a client with many sessions uses.
 type usage struct {
-	account string
-	max     int // limit of the places
+	account                  string
+	h                        *Handler
+	maxSessions, maxRequests int
 
-	places, users int // users are the places, the sessions, and their POSTs; guarded by the mu of the handler
+	users int // the places, the sessions, and their POSTs; guarded by the mu of the handler
 
-	requests    atomic.Int64 // unanswered requests of the sessions
-	maxRequests int
-	exchanges   atomic.Int64 // HTTP exchanges with requests or a stream, whose answer may not be read
-	posts       atomic.Int64 // POSTs without a place
-	bodies      *guard.Room  // messages that are being received or served, or that sessions hold
-	queued      *guard.Room  // bytes that are pending for the connections of the sessions
-	answers     *guard.Room  // long answers, and those of batches, that are being written
-	reads       *reads
+	requests  atomic.Int64 // unanswered requests of the sessions, and places
+	exchanges atomic.Int64 // HTTP exchanges with requests or a stream, whose answer may not be read
+	posts     atomic.Int64 // POSTs without a place
+	bodies    *guard.Room  // messages that are being received or served, or that sessions hold
+	queued    *guard.Room  // bytes that are pending for the connections of the sessions
+	answers   *guard.Room  // long answers, and those of batches, that are being written
+	reads     *reads
 }
 
 // maxReads is how many reads of stored events of one account run at once. A store may copy a mebibyte
@@ -93,8 +93,8 @@ func (h *Handler) maxBodies() int { return guard.MaxBodies * h.o.Limits.Message 
 func (h *Handler) use(account string) *usage {
 	u := h.usages[account]
 	if u == nil {
-		u = &usage{account: account, max: h.limitOf(account)}
-		u.maxRequests = max(u.max, h.o.Limits.Streams) // one session may use all
+		u = &usage{account: account, h: h, maxSessions: h.maxSessions(account)}
+		u.maxRequests = h.limitOf(account, h.o.Limits.Requests, h.o.Limits.RequestsPerPrincipal)
 		if h.guard.IsNetwork(account) {
 			u.bodies = h.strangers.bodies.Part(h.maxBodies() / networkShare)
 			u.queued = h.strangers.queued.Part(h.maxBodies() / networkShare)
@@ -137,17 +137,28 @@ func (h *Handler) exit(u *usage) {
 	h.unuse(u)
 }
 
-// serve counts n requests of a session. It returns false without counting them if there are too many.
-func (u *usage) serve(n int) bool {
+// serve counts n requests. It fails with errTooManyRequests or errFull, and counts nothing, if there
+// are too many.
+func (u *usage) serve(n int) error {
 	if u.requests.Add(int64(n)) > int64(u.maxRequests) {
 		u.requests.Add(int64(-n))
-		return false
+		return errTooManyRequests
 	}
-	return true
+	if u.h.requests.Add(int64(n)) > int64(u.h.o.Limits.Requests) {
+		u.served(n)
+		return errFull
+	}
+	return nil
+}
+
+// served stops counting n requests.
+func (u *usage) served(n int) {
+	u.requests.Add(int64(-n))
+	u.h.requests.Add(int64(-n))
 }
 
 // maxExchanges is the limit of the exchanges of the sessions that have requests or a stream.
-func (u *usage) maxExchanges() int64 { return int64(u.maxRequests + u.max) }
+func (u *usage) maxExchanges() int64 { return int64(u.maxRequests + u.maxSessions) }
 
 // exchange counts an exchange of a session. It returns false without counting it if there are too
 // many: in addition to those with requests, each session may have a standing stream.
@@ -164,16 +175,11 @@ func (u *usage) exchange() bool {
 func (h *Handler) takePlace(account string) (*place, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.places >= h.o.Limits.Sessions {
-		return nil, errFull
-	}
 	u := h.use(account)
-	if u.places >= u.max {
+	if err := u.serve(1); err != nil {
 		h.unuse(u)
-		return nil, errTooManyRequests
+		return nil, err
 	}
-	h.places++
-	u.places++
 	return &place{usage: u, users: 1}, nil
 }
 
@@ -189,8 +195,7 @@ func (h *Handler) leave(p *place) {
 	if p.users--; p.users > 0 {
 		return
 	}
-	h.places--
-	p.usage.places--
+	p.usage.served(1)
 	h.unuse(p.usage)
 }
 

@@ -61,7 +61,7 @@ const tool = "weather"
 func mcpwireHandler() http.Handler {
 	s := server.New("server", "1", nil)
 	server.AddTool(s, tool, "", func(context.Context, *server.Call, struct{}) (string, error) { return "rain", nil })
-	handler, err := s.Handler(&streamable.HandlerOptions{Limits: streamable.Limits{Sessions: 100_000}})
+	handler, err := s.Handler(&streamable.HandlerOptions{Limits: streamable.Limits{Sessions: 100_000, Requests: 100_000}})
 	if err != nil {
 		panic(err)
 	}

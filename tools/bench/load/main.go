@@ -343,7 +343,7 @@ func newServer(ctx context.Context) (*server, error) {
 		}, cfg)
 	}, streamable.HandlerOptions{
 		Sessions: streamable.Sessions{Store: streamable.NewMemoryStore(streamable.MemoryOptions{MaxBytes: 1 << 20})}, // full when the measurement begins
-		Limits:   streamable.Limits{Sessions: 100_000},
+		Limits:   streamable.Limits{Sessions: 100_000, Requests: 100_000},
 	})
 	return &server{manager, handler, httptest.NewServer(handler)}, nil
 }

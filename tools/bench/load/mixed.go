@@ -129,7 +129,7 @@ func (m *mixture) serve() error {
 	m.addTaskTools()
 	m.handler, err = s.Handler(&streamable.HandlerOptions{
 		Sessions: streamable.Sessions{Store: streamable.NewMemoryStore(streamable.MemoryOptions{MaxBytes: 1 << 20})}, // full when the measurement begins
-		Limits:   streamable.Limits{Sessions: 100_000},
+		Limits:   streamable.Limits{Sessions: 100_000, Requests: 100_000},
 		Access:   streamable.Access{Principal: func(r *http.Request) (string, error) { return r.Header.Get(principalHeader), nil }},
 	})
 	if err != nil {
