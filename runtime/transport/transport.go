@@ -4,9 +4,14 @@
 // A transport is independent of tools and tasks. It inspects a message only as far as delivery
 // requires (see [Message]). The packages below this one are transports: stdio, streamable and sse
 // over HTTP, and inmemory, a pair of connected ends in one process. Package tap logs or records the
-// messages of any of them. A custom transport is a type with the methods of [Conn]; package
-// transporttest has the suite that it must pass. It carries JSON-RPC messages in UTF-8 and leaves
-// them unchanged (MCP, "Custom Transports").
+// messages of any of them.
+//
+// A custom transport is a type with the methods of [Conn]; package transporttest has the suite that
+// it must pass. It carries JSON-RPC messages in UTF-8 and leaves them unchanged (MCP, "Custom
+// Transports"). One connection carries the requests of all revisions. A transport whose messages
+// travel on their own, as over HTTP, also gives each request a [Reply], passes requests without a
+// session to a [Responder], and may let sessions outlive their connections ([Persister]). A test of
+// transporttest is such a transport.
 package transport
 
 import (

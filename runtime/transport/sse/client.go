@@ -60,12 +60,12 @@ func (s *stream) close() {
 	s.resp.Body.Close()
 }
 
-// ErrEndpoint is returned if the server's stream does not begin with a usable URL to post to.
-var ErrEndpoint = errors.New("sse: no endpoint")
+// errEndpoint is returned if the server's stream does not begin with a usable URL to post to.
+var errEndpoint = errors.New("sse: no endpoint")
 
 // Dial opens the stream of the server at serverURL, and returns when the server has sent the URL to
-// post to. It fails with a [*httpclient.StatusError] if the server rejects the request, with
-// [ErrEndpoint] if the stream is invalid, with the cause of ctx, which bounds Dial alone, or with
+// post to. It fails with a [*httpclient.StatusError] if the server rejects the request, with an error
+// that says why if the stream is invalid, with the cause of ctx, which bounds Dial alone, or with
 // the error of the connection.
 //
 // Each written message is one POST, which is never repeated once the server may have received it.
@@ -145,25 +145,25 @@ func (s *stream) endpoint() (*url.URL, error) {
 		return nil, status
 	}
 	if media := httpcore.ContentType(s.resp); media != httpcore.Events {
-		return nil, fmt.Errorf("%w: %w: %q", ErrEndpoint, httpclient.ErrContent, media)
+		return nil, fmt.Errorf("%w: %w: %q", errEndpoint, httpclient.ErrContent, media)
 	}
 	for {
 		event, err := s.next()
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("%w: %w", ErrEndpoint, err)
+			return nil, fmt.Errorf("%w: %w", errEndpoint, err)
 		case event.Name == "" && len(event.Data) == 0:
 			continue // sets only a retry or an id
 		case event.Name != "endpoint":
-			return nil, fmt.Errorf("%w: the first event is %q", ErrEndpoint, event.Name)
+			return nil, fmt.Errorf("%w: the first event is %q", errEndpoint, event.Name)
 		}
 		base := s.resp.Request.URL
 		post, err := base.Parse(string(event.Data))
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrEndpoint, errors.Unwrap(err)) // without the URL
+			return nil, fmt.Errorf("%w: %w", errEndpoint, errors.Unwrap(err)) // without the URL
 		}
 		if !httpcore.SameOrigin(base, post) {
-			return nil, fmt.Errorf("%w: other origin %s://%s", ErrEndpoint, post.Scheme, post.Host)
+			return nil, fmt.Errorf("%w: other origin %s://%s", errEndpoint, post.Scheme, post.Host)
 		}
 		return post, nil
 	}

@@ -83,7 +83,8 @@ type Access struct {
 type Limits struct {
 	// Streams is the maximum number of connections. The default is 10000. StreamsPerPrincipal
 	// is that of one principal, or of one network of clients without a principal, for which it is
-	// at most half of Streams. The default is 1000, or half of Streams if that is less.
+	// at most half of Streams. The default is 1000, or half of Streams if that is less. One more is
+	// rejected with status 503, or with 429 if those of its principal are in use.
 	// Without principals, clients whose network is unknown may have Streams.
 	Streams, StreamsPerPrincipal int
 
@@ -330,7 +331,8 @@ const freeBytes = 64 << 10
 // Errors of add.
 var (
 	errClosed  = errors.New("the server is shutting down")
-	errTooMany = errors.New("too many connections")
+	errFull    = errors.New("too many connections")
+	errTooMany = errors.New("too many connections of this principal")
 )
 
 // refuse answers a request that failed with err.
@@ -349,19 +351,14 @@ func refuse(w http.ResponseWriter, err error) {
 func (h *Handler) add(id, key string, c *conn) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	limit := h.o.Limits.StreamsPerPrincipal
-	switch {
-	case key == "" && !h.gate.HasPrincipals():
-		limit = h.o.Limits.Streams
-	case h.gate.IsNetwork(key): // leaves room for others
-		limit = min(limit, (h.o.Limits.Streams+1)/2)
-	}
 	a := h.accounts[key]
 	switch {
 	case h.closed:
 		return errClosed
-	case len(h.conns) >= h.o.Limits.Streams || a != nil && a.conns >= limit:
+	case a != nil && a.conns >= h.gate.Limit(key, h.o.Limits.Streams, h.o.Limits.StreamsPerPrincipal):
 		return errTooMany
+	case len(h.conns) >= h.o.Limits.Streams:
+		return errFull
 	case a == nil:
 		a = h.newUsage(key)
 		h.accounts[key] = a

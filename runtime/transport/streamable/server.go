@@ -652,21 +652,9 @@ func (h *Handler) opens(r *http.Request, c *serverConn) (err error) {
 // connSet is a set of connections.
 type connSet map[*serverConn]struct{}
 
-// limitOf returns how many of all an account may have, where a principal may have each. Without
-// principals, the clients whose network is unknown share those of all.
-func (h *Handler) limitOf(account string, all, each int) int {
-	switch {
-	case account == "" && !h.guard.HasPrincipals():
-		return all
-	case h.guard.IsNetwork(account): // leaves room for others
-		return min(each, (all+1)/2)
-	}
-	return each
-}
-
 // maxSessions returns the limit of the sessions of an account.
 func (h *Handler) maxSessions(account string) int {
-	return h.limitOf(account, h.o.Limits.Sessions, h.o.Limits.SessionsPerPrincipal)
+	return h.guard.Limit(account, h.o.Limits.Sessions, h.o.Limits.SessionsPerPrincipal)
 }
 
 // enoughToEnd is the number of sessions of which the longest idle one has to end. A client that

@@ -94,7 +94,7 @@ func (h *Handler) use(account string) *usage {
 	u := h.usages[account]
 	if u == nil {
 		u = &usage{account: account, h: h, maxSessions: h.maxSessions(account)}
-		u.maxRequests = h.limitOf(account, h.o.Limits.Requests, h.o.Limits.RequestsPerPrincipal)
+		u.maxRequests = h.guard.Limit(account, h.o.Limits.Requests, h.o.Limits.RequestsPerPrincipal)
 		if h.guard.IsNetwork(account) {
 			u.bodies = h.strangers.bodies.Part(h.maxBodies() / networkShare)
 			u.queued = h.strangers.queued.Part(h.maxBodies() / networkShare)

@@ -139,6 +139,18 @@ func (g *Guard) IsNetwork(account string) bool {
 	return g.Auth == nil && network.Is(account)
 }
 
+// Limit returns how many of all an account may have, where a principal may have each. Without
+// principals, the clients whose network is unknown share those of all.
+func (g *Guard) Limit(account string, all, each int) int {
+	switch {
+	case account == "" && !g.HasPrincipals():
+		return all
+	case g.IsNetwork(account): // leaves room for others
+		return min(each, (all+1)/2)
+	}
+	return each
+}
+
 // Account returns the key of the limits for an admitted request: its principal, or the network of a
 // client without a principal, or "".
 func Account(ctx context.Context) string {
