@@ -12,6 +12,6 @@ func ExampleRead() {
 	src, err := schema.Read("2025-11-25")
 	fmt.Println(len(src) > 0, err)
 	// Output:
-	// [2024-11-05 2025-03-26 2025-06-18 2025-11-25 2026-07-28] [ext-tasks]
+	// [2024-11-05 2025-03-26 2025-06-18 2025-11-25 2026-07-28] [ext-skills ext-tasks]
 	// true <nil>
 }

@@ -42,7 +42,7 @@ func TestRevisionsAreInOrder(t *testing.T) {
 	if got, want := schema.Revisions(), []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"}; !slices.Equal(got, want) {
 		t.Errorf("Revisions() = %v, want %v", got, want)
 	}
-	if got, want := schema.Extensions(), []string{"ext-tasks"}; !slices.Equal(got, want) {
+	if got, want := schema.Extensions(), []string{"ext-skills", "ext-tasks"}; !slices.Equal(got, want) {
 		t.Errorf("Extensions() = %v, want %v", got, want)
 	}
 }
@@ -71,6 +71,9 @@ func TestEmbeddedSchemasAreCanonical(t *testing.T) {
 func TestEmbeddedSchemasEqualThePublished(t *testing.T) {
 	dir := published(t)
 	for _, rev := range all() {
+		if rev == "ext-skills" {
+			continue // no schema is published: that of the module is written by hand
+		}
 		t.Run(rev, func(t *testing.T) {
 			src, err := os.ReadFile(filepath.Join(dir, rev, "schema.json"))
 			if err != nil {

@@ -18,5 +18,6 @@ func ExampleGenerate() {
 	}
 	// Output:
 	// mcp mcp
+	// mcp/ext/skills skills
 	// mcp/ext/tasks tasks
 }

@@ -1,5 +1,5 @@
 // Package protocol configures the generator for the packages of this module: mcp from all published
-// revisions, and mcp/ext/tasks from the Tasks extension.
+// revisions, and a package in mcp/ext from each extension.
 package protocol
 
 import (
@@ -22,10 +22,18 @@ type Package struct {
 	*gen.Output
 }
 
-const (
-	module   = "github.com/mcpwire/mcpwire/"
-	extTasks = "ext-tasks" // label of the Tasks extension in schema/
-)
+const module = "github.com/mcpwire/mcpwire/"
+
+// extensions are the extensions of the protocol with a schema. That of Skills is written by hand from
+// the text of the extension, which has none.
+var extensions = []struct {
+	schema string // folder in schema/
+	name   string // of the package in mcp/ext, and of the page
+	title  string
+}{
+	{"ext-skills", "skills", "Skills"},
+	{"ext-tasks", "tasks", "Tasks"},
+}
 
 // Generate makes the packages from the embedded schemas, in memory.
 func Generate() ([]Package, error) {
@@ -58,26 +66,30 @@ func Generate() ([]Package, error) {
 	if err != nil {
 		return nil, err
 	}
-	ext := gen.Config{
-		Package: "tasks",
-		Path:    module + "mcp/ext/tasks",
-		Doc: "defines Go types for the messages of the Tasks extension (io.modelcontextprotocol/tasks). Definitions that " +
-			"the extension shares with the protocol have their types in package mcp.",
-		Docs:   docs,
-		Link:   link,
-		Strict: true,
-		Base:   mcp,
-		// The revision that the extension's schema was written for.
-		BaseRevision: "2026-07-28",
+	packages := []Package{{"mcp", mcp}}
+	for _, e := range extensions {
+		ext := gen.Config{
+			Package: e.name,
+			Path:    module + "mcp/ext/" + e.name,
+			Doc: "defines Go types for the messages of the " + e.title + " extension (io.modelcontextprotocol/" + e.name +
+				"). Definitions that the extension shares with the protocol have their types in package mcp.",
+			Docs:   docs,
+			Link:   link,
+			Strict: true,
+			Base:   mcp,
+			// The revision that the extension's schema was written for.
+			BaseRevision: "2026-07-28",
+		}
+		if ext.Schemas, err = add(nil, e.schema); err != nil {
+			return nil, err
+		}
+		out, err := gen.Generate(ext)
+		if err != nil {
+			return nil, err
+		}
+		packages = append(packages, Package{"mcp/ext/" + e.name, out})
 	}
-	if ext.Schemas, err = add(nil, extTasks); err != nil {
-		return nil, err
-	}
-	tasks, err := gen.Generate(ext)
-	if err != nil {
-		return nil, err
-	}
-	return []Package{{"mcp", mcp}, {"mcp/ext/tasks", tasks}}, nil
+	return packages, nil
 }
 
 func add(schemas []gen.Schema, rev string) ([]gen.Schema, error) {
@@ -88,9 +100,12 @@ func add(schemas []gen.Schema, rev string) ([]gen.Schema, error) {
 // link returns the address of the page that specifies a definition. Revisions before 2025-06-18
 // have no schema reference with anchors, so their definitions link to the whole revision.
 func link(rev, def string) string {
+	for _, e := range extensions {
+		if rev == e.schema {
+			return "https://modelcontextprotocol.io/extensions/" + e.name + "/overview"
+		}
+	}
 	switch rev {
-	case extTasks:
-		return "https://modelcontextprotocol.io/extensions/tasks/overview"
 	case "2024-11-05", "2025-03-26":
 		return "https://modelcontextprotocol.io/specification/" + rev
 	}
