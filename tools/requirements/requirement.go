@@ -29,6 +29,9 @@ func documents() ([]document, error) {
 	}, {
 		file:  "ext-tasks.yaml",
 		title: "Tasks extension",
+	}, {
+		file:  "ext-skills.yaml",
+		title: "Skills extension",
 	}}
 	for i := range list {
 		source, err := sources.ReadFile(list[i].file)

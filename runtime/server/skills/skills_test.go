@@ -139,6 +139,10 @@ func revisions(t *testing.T, f func(t *testing.T, rev mcp.Revision)) {
 	}
 }
 
+// Proves XSKILL-01, XSKILL-02, XSKILL-03, XSKILL-05, XSKILL-07, XSKILL-10, XSKILL-11, XSKILL-12,
+// XSKILL-16, XSKILL-17, XSKILL-18, XSKILL-21, XSKILL-22, XSKILL-24, XSKILL-25, XSKILL-26, XSKILL-27,
+// XSKILL-28, XSKILL-29, XSKILL-37, XSKILL-39, XSKILL-40, XSKILL-43, XSKILL-44, XSKILL-46, XSKILL-47
+// and XSKILL-80.
 func TestCatalog(t *testing.T) {
 	revisions(t, func(t *testing.T, rev mcp.Revision) {
 		files := tree()
@@ -229,6 +233,7 @@ func encode(t *testing.T, v codec.Encoder) string {
 	return string(text)
 }
 
+// Proves XSKILL-41, XSKILL-58, XSKILL-59 and XSKILL-60.
 func TestDirectories(t *testing.T) {
 	revisions(t, func(t *testing.T, rev mcp.Revision) {
 		files := tree()
@@ -276,6 +281,8 @@ func TestDirectories(t *testing.T) {
 }
 
 // A URI never becomes a path of the file system.
+//
+// Proves XSKILL-47 and XSKILL-48.
 func TestHostileURIs(t *testing.T) {
 	outside := t.TempDir()
 	root := filepath.Join(outside, "root")
@@ -317,6 +324,8 @@ func writeTree(t *testing.T, root string, files fstest.MapFS) {
 }
 
 // A skill with anything but files and folders is invalid, and the others are served.
+//
+// Proves XSKILL-48.
 func TestHostileTrees(t *testing.T) {
 	for name, spoil := range map[string]func(root string) error{
 		"link to a file outside": func(root string) error { return os.Symlink("/etc/passwd", filepath.Join(root, "pdf/link")) },
@@ -390,6 +399,7 @@ func TestFileThatChanges(t *testing.T) {
 	}
 }
 
+// Proves XSKILL-08, XSKILL-09, XSKILL-11, XSKILL-22 and XSKILL-34.
 func TestInvalidSkills(t *testing.T) {
 	many := fstest.MapFS{"a/SKILL.md": {Data: []byte(skillFile("a"))}}
 	for i := range 511 {
@@ -447,6 +457,7 @@ func TestInvalidSkills(t *testing.T) {
 	}
 }
 
+// Proves XSKILL-38 and XSKILL-61.
 func TestPages(t *testing.T) {
 	files := fstest.MapFS{}
 	for i := range 250 {
@@ -499,6 +510,8 @@ func TestPages(t *testing.T) {
 }
 
 // A source of its own has skills that are made for a principal, listed or not, with files that change.
+//
+// Proves XSKILL-04, XSKILL-14, XSKILL-30 and XSKILL-45.
 func TestOwnSource(t *testing.T) {
 	reads := 0
 	entry := func(uri, name string) *wire.Skill {
