@@ -1,7 +1,7 @@
 // Command client is the client for the official conformance suite. It calls each tool of the server
 // at a URL once, or those that the scenario names, gets every resource and prompt, returns the schema
 // of a tool to a server that checks it, accepts every form, and authorizes itself in the scenarios of
-// authorization.
+// authorization. In those of the Skills extension, it loads the skill that they name.
 package main
 
 import (
@@ -58,6 +58,12 @@ func run(ctx context.Context, url string) error {
 		return err
 	}
 	defer c.Close()
+	if scenario := os.Getenv("MCP_CONFORMANCE_SCENARIO"); strings.HasPrefix(scenario, "sep-2640-") {
+		if err := useSkills(ctx, c, scenario); err != nil {
+			return err
+		}
+		return c.Shutdown(ctx)
+	}
 	declared := c.Server().Capabilities
 	if declared.Tools != nil {
 		if err := callTools(ctx, c); err != nil {

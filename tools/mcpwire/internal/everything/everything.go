@@ -51,7 +51,7 @@ func New(version string, store task.Store, tasks task.Config, cfg session.Config
 	addResources(s)
 	addPrompts(s)
 	addParts(s)
-	return s, nil
+	return s, addSkills(s)
 }
 
 // pixel returns a PNG image of one red pixel.
