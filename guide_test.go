@@ -32,6 +32,7 @@ var guideImports = []string{
 	"github.com/mcpwire/mcpwire/runtime/proxy",
 	"github.com/mcpwire/mcpwire/runtime/server",
 	"github.com/mcpwire/mcpwire/runtime/server/servertest",
+	"github.com/mcpwire/mcpwire/runtime/server/skills",
 	"github.com/mcpwire/mcpwire/runtime/session",
 	"github.com/mcpwire/mcpwire/runtime/task/bolt",
 	"github.com/mcpwire/mcpwire/runtime/task",
@@ -53,7 +54,7 @@ var guidePages = []string{
 	"docs/tutorial/1-hello.md", "docs/tutorial/2-question.md", "docs/tutorial/3-durable.md",
 	"docs/tutorial/4-http.md", "docs/tutorial/6-production.md",
 	"docs/howto/auth.md", "docs/howto/client.md", "docs/howto/durable.md", "docs/howto/input.md",
-	"docs/howto/proxy.md", "docs/howto/server.md", "docs/howto/signals.md", "docs/howto/upgrade.md",
+	"docs/howto/proxy.md", "docs/howto/server.md", "docs/howto/signals.md", "docs/howto/skills.md", "docs/howto/upgrade.md",
 	"docs/reference/generated.md",
 }
 

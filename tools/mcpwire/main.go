@@ -89,6 +89,7 @@ func commands() []command {
 	}
 	all = append(all, taskCommands()...)
 	all = append(all, listCommands()...)
+	all = append(all, skillCommands()...)
 	return append(all, logout(), version())
 }
 
