@@ -8,6 +8,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/internal/jsonedit"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/mcp/ext/skills"
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
@@ -117,6 +118,9 @@ func (c *client) merge(own *string) (all mcp.ServerCapabilities, merged *string)
 		if conn.session.Traits().TasksByServer {
 			declared.Extensions = withoutTasks(declared.Extensions)
 		}
+		// A server that declares the extension has its methods (Skills extension, "Capability
+		// Negotiation"), and the proxy does not pass them on: skills of two upstreams may have one URI.
+		declared.Extensions = jsonedit.With(declared.Extensions, skills.ExtensionID, nil)
 		add(&all, declared)
 		if server.Instructions != nil && *server.Instructions != "" {
 			instructions = append(instructions, *server.Instructions)

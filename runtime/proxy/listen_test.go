@@ -450,13 +450,13 @@ func (c *endsAtDiscover) Read() (transport.Message, error) {
 	return m, err
 }
 
-// A modern client discovers the features of all upstreams, without the extension for tasks.
+// A modern client discovers the features of all upstreams, without the extensions for tasks and skills.
 func TestDiscoverMergesUpstreams(t *testing.T) {
 	declare := func(extensions string) func(*mcp.ServerCapabilities) {
 		return func(c *mcp.ServerCapabilities) { c.Extensions = json.RawMessage(extensions) }
 	}
 	one := newUpstream(t, "one", modern.serving(&server.Config{Instructions: "One.", Features: server.Features{Capabilities: declare(`{"io.modelcontextprotocol/tasks":{}}`)}}))
-	two := newUpstream(t, "two", sessions.serving(&server.Config{Instructions: "Two.", Features: server.Features{Capabilities: declare(`{"example.com/x":{},"io.modelcontextprotocol/tasks":{}}`)}}))
+	two := newUpstream(t, "two", sessions.serving(&server.Config{Instructions: "Two.", Features: server.Features{Capabilities: declare(`{"example.com/x":{},"io.modelcontextprotocol/skills":{},"io.modelcontextprotocol/tasks":{}}`)}}))
 	addTool(t, one.Server, "x", echo(""))
 	addResource(t, two.Server, "memo://a", "")
 	c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a"), two.as("b")}}), modern.in(nil))
