@@ -8,6 +8,8 @@ import (
 	"context"
 	"testing"
 
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -50,4 +52,45 @@ func Connect(t testing.TB, a, b transport.Conn, client, server Side) (c, s *sess
 		t.Fatal(err)
 	}
 	return c, s
+}
+
+// ServerHandler returns a Handler that dispatches requests to h and notifications to n, either of
+// which may be nil.
+func ServerHandler(h mcp.ServerHandler, n mcp.ServerNotificationHandler) session.Handler {
+	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		switch {
+		case req.IsNotification() && n != nil:
+			return nil, mcp.DispatchServerNotification(ctx, n, req.Revision(), req.Method, req.Params)
+		case !req.IsNotification() && h != nil:
+			return mcp.DispatchServer(ctx, h, req.Revision(), req.Method, req.Params)
+		}
+		return nil, jsonrpc.MethodNotFound(req.Method)
+	}
+}
+
+// ClientHandler is [ServerHandler] for a client.
+func ClientHandler(h mcp.ClientHandler, n mcp.ClientNotificationHandler) session.Handler {
+	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		switch {
+		case req.IsNotification() && n != nil:
+			return nil, mcp.DispatchClientNotification(ctx, n, req.Revision(), req.Method, req.Params)
+		case !req.IsNotification() && h != nil:
+			return mcp.DispatchClient(ctx, h, req.Revision(), req.Method, req.Params)
+		}
+		return nil, jsonrpc.MethodNotFound(req.Method)
+	}
+}
+
+// Methods returns a Handler that passes a request to the handler of its method, and others to rest,
+// which may be nil.
+func Methods(handlers map[string]session.Handler, rest session.Handler) session.Handler {
+	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		if h := handlers[req.Method]; h != nil {
+			return h(ctx, req)
+		}
+		if rest != nil {
+			return rest(ctx, req)
+		}
+		return nil, jsonrpc.MethodNotFound(req.Method)
+	}
 }

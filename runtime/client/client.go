@@ -124,7 +124,7 @@ func (c *Client) connect(ctx context.Context, conn transport.Conn) (*Client, err
 	c.overHTTP = s.Info().Protocol == "http"
 	c.requests, c.calls = caller{c, s}, waiting{caller{c, s}}
 	if s.Traits().TasksByServer {
-		c.calls = waiting{caller{c, s.With(session.OnLate(c.cancelLate))}}
+		c.calls = waiting{caller{c, s.With(s.Internals(boundary.Caller{}).OnLate(c.cancelLate))}}
 	}
 	c.listener = follow.New(s, c.fetchedList, c.log)
 	c.taskListener = follow.New(s, func(string) bool { return false }, c.log)
@@ -190,8 +190,8 @@ func (c *Client) Server() *mcp.InitializeResult { return c.session.Server() }
 func (c *Client) Revision() mcp.Revision { return c.session.Revision() }
 
 // Close ends the session at once; see [session.Session.Close]. Tasks continue on the server. Close
-// waits for handlers and progress callbacks to return; call [session.Session.StartClose] from
-// within one of them instead.
+// waits for handlers and progress callbacks to return; one of them calls it
+// in a goroutine of its own.
 func (c *Client) Close() error { return c.session.Close() }
 
 // Shutdown ends the session in order; see [session.Session.Shutdown].

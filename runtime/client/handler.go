@@ -15,7 +15,7 @@ import (
 // [Features].Methods go to their handlers, and others that the protocol does not define to rest, if
 // it is not nil.
 func (c *Client) handler(rest session.Handler) session.Handler {
-	own := session.ClientHandler(requestHandler{c: c}, c.notificationHandler())
+	requests, notifications := requestHandler{c: c}, c.notificationHandler()
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 		if h := c.options.Features.Methods[req.Method]; h != nil {
 			return h(ctx, req)
@@ -29,7 +29,10 @@ func (c *Client) handler(rest session.Handler) session.Handler {
 		if req.Method == mcp.MethodElicitationCreate {
 			req = withSchema(req)
 		}
-		return own(ctx, req)
+		if req.IsNotification() {
+			return nil, mcp.DispatchClientNotification(ctx, notifications, req.Revision(), req.Method, req.Params)
+		}
+		return mcp.DispatchClient(ctx, requests, req.Revision(), req.Method, req.Params)
 	}
 }
 

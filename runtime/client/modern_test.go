@@ -24,6 +24,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/auth"
 	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
 )
@@ -434,7 +435,7 @@ func TestArgumentsAreMirroredInHeaders(t *testing.T) {
 			return "", &jsonrpc.Error{Code: -32020, Message: "never right"}
 		}
 		calls := f.requests(mcp.MethodToolsCall)
-		if _, err := c.CallTool(t.Context(), "t", nil); !errors.Is(err, session.ErrHeaders) {
+		if _, err := c.CallTool(t.Context(), "t", nil); !errors.Is(err, modern.ErrHeaders) {
 			t.Error(err)
 		}
 		if n := f.requests(mcp.MethodToolsCall) - calls; n != 2 {

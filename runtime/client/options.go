@@ -170,7 +170,7 @@ func (o *Options) complete() error {
 	boundary.OrNone(&faults, "Limits.InputRounds", &o.Limits.InputRounds, defaultInputRounds)
 	boundary.OrNone(&faults, "Limits.ToolRounds", &o.Limits.ToolRounds, defaultToolRounds)
 	boundary.OrNone(&faults, "Cache.Bytes", &o.Cache.Bytes, defaultCacheBytes)
-	faults.Add(o.Session.Check())
+	faults.Add(o.Session.Internals(boundary.Caller{}).Check())
 	return faults.Err()
 }
 

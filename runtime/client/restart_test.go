@@ -19,6 +19,7 @@ import (
 	"github.com/mcpwire/mcpwire/internal/must"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
@@ -313,7 +314,7 @@ func testServerInfoFollows(t *testing.T, serve serveFunc, revisions []mcp.Revisi
 				t.Errorf("version %s: the %s fails with %v", version, feature, got.err)
 			}
 		}
-		if got := c.Session().PeerTakesTask("tools/call"); got != (version == "2" && !c.Session().Traits().Sessionless) {
+		if got := c.Session().Internals(boundary.Caller{}).PeerTakesTask("tools/call"); got != (version == "2" && !c.Session().Traits().Sessionless) {
 			t.Errorf("version %s: tools run as tasks: %v", version, got)
 		}
 	}

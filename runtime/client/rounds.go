@@ -11,6 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/engine"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
@@ -72,7 +73,7 @@ func (c *Client) waiting(opts ...session.Option) jsonrpc.Caller {
 		return c.calls
 	}
 	if c.session.Traits().TasksByServer {
-		opts = append(opts, session.OnLate(c.cancelLate))
+		opts = append(opts, c.session.Internals(boundary.Caller{}).OnLate(c.cancelLate))
 	}
 	return waiting{caller{c, c.session.With(opts...)}}
 }
@@ -184,7 +185,7 @@ func (c *Client) takes(method string) error {
 
 // handle passes an input request to its handler.
 func (c *Client) handle(ctx context.Context, req *session.Request) (json.RawMessage, error) {
-	result, err := c.session.Handle(ctx, req)
+	result, err := c.session.Internals(boundary.Caller{}).Handle(ctx, req)
 	switch {
 	case err != nil:
 		return nil, err

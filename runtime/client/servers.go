@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -127,14 +128,14 @@ func connectKnown(o *Options, server string, connect func(*Client) (*Client, err
 		return connect(c)
 	}
 	state, known := own.Cache.Servers.Get(server)
-	if known && own.Session.Protocol.Known == nil {
-		own.Session.Protocol.Known = &state
+	if known && own.Session.Internals(boundary.Caller{}).Known == nil {
+		own.Session.Internals(boundary.Caller{}).Known = &state
 	}
 	first, err := newClient(&own)
 	if err != nil {
 		return nil, err
 	}
-	if own.Session.Protocol.Known != nil {
+	if own.Session.Internals(boundary.Caller{}).Known != nil {
 		first.removeKnown = func() { own.Cache.Servers.Set(server, session.State{}) }
 	}
 	c, err := connect(first)
@@ -142,7 +143,7 @@ func connectKnown(o *Options, server string, connect func(*Client) (*Client, err
 		own.Cache.Servers.Set(server, session.State{})
 		return nil, err
 	}
-	if state, ok := c.session.State(); ok {
+	if state, ok := c.session.Internals(boundary.Caller{}).State(); ok {
 		own.Cache.Servers.Set(server, state)
 	}
 	return c, nil

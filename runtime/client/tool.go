@@ -14,6 +14,8 @@ import (
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/methods"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
@@ -45,15 +47,15 @@ func Timeout(d time.Duration) CallOption { return func(c *call) { c.timeout = &d
 func TTL(d time.Duration) CallOption { return func(c *call) { c.ttl = d } }
 
 // Meta adds a member to the _meta of the call, encoded by package codec/value. The call fails if
-// name is not a valid key, or is reserved by the protocol; see [session.CheckMetaKey] and
-// [session.ReservedMetaKey].
+// name is not a valid key, such as "com.example/trace", or is reserved by the protocol (MCP base
+// protocol, "_meta").
 func Meta(name string, v any) CallOption {
 	return func(c *call) {
 		text, err := codec.Marshal(value.Of(v))
 		if err == nil {
-			err = session.CheckMetaKey(name)
+			err = methods.CheckMetaKey(name)
 		}
-		if err == nil && session.ReservedMetaKey(name) {
+		if err == nil && methods.ReservedMetaKey(name) {
 			err = fmt.Errorf("client: _meta key %q is reserved", name)
 		}
 		if err != nil {
@@ -138,7 +140,9 @@ func toolParams(p *mcp.CallToolRequestParams, name string, arguments any) (err e
 }
 
 // runsToolTasks reports whether the server supports tasks for tools.
-func (c *Client) runsToolTasks() bool { return c.session.PeerTakesTask(mcp.MethodToolsCall) }
+func (c *Client) runsToolTasks() bool {
+	return c.session.Internals(boundary.Caller{}).PeerTakesTask(mcp.MethodToolsCall)
+}
 
 // requiresTask reports whether a tool requires to be run as a task.
 func (c *Client) requiresTask(ctx context.Context, name string) (bool, error) {
@@ -197,7 +201,7 @@ func (c *Client) callPlain(ctx context.Context, k *call) (*mcp.CallToolResult, e
 // withHeaders calls a tool with the header fields of its arguments.
 func withHeaders[R any](c *Client, ctx context.Context, p *mcp.CallToolRequestParams, call func(context.Context) (R, error)) (R, error) {
 	result, err := call(c.withMirrors(ctx, p))
-	if err == nil || !c.mirrorsHeaders() || !errors.Is(err, session.ErrHeaders) {
+	if err == nil || !c.mirrorsHeaders() || !errors.Is(err, modern.ErrHeaders) {
 		return result, err
 	}
 	// The server has not called the tool. Its schema is unknown or has changed (MCP Streamable
@@ -221,7 +225,7 @@ func (c *Client) callTask(ctx context.Context, k *call) (*mcp.CallToolResult, er
 		opts = append(opts, requestor.TTL(k.ttl))
 	}
 	if k.progress != nil {
-		tracker := c.session.NewTracker()
+		tracker := c.session.Internals(boundary.Caller{}).NewTracker()
 		reported := make(chan struct{})
 		go func() { // ends when the tracker is closed, or with ctx, once the callback has returned
 			defer close(reported)

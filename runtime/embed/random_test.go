@@ -15,6 +15,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/embed"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -184,7 +185,7 @@ func TestGeneratedHandlersHaveOneResult(t *testing.T) {
 					return receiver.Support{Mode: mcp.TaskSupportOptional, Name: "t", Restartable: true, After: after}, nil
 				},
 			})(h.serve)
-			req := session.NewRequest(codec.StringScalar("1"), mcp.MethodToolsCall, json.RawMessage(params), "2026-07-28")
+			req := new(session.Request).Internals(boundary.Caller{}).Stored(codec.StringScalar("1"), mcp.MethodToolsCall, json.RawMessage(params), "2026-07-28")
 			result, err := call(session.WithPeer(t.Context(), silent{}), req)
 			if err != nil {
 				t.Fatalf("seed %d: %v", seed, err)

@@ -20,6 +20,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/otel"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
@@ -193,7 +194,7 @@ func BenchmarkSide(b *testing.B) {
 		handler := func(context.Context, *session.Request) (codec.Encoder, error) { return result, nil }
 		var cfg session.Config
 		t.Session(&cfg)
-		req := session.NewRequest(codec.IntScalar(1), mcp.MethodToolsCall, json.RawMessage(`{"_meta":{"traceparent":"`+benchParent+`"},"name":"add","arguments":{"A":1,"B":2}}`), eras["sessions"][0])
+		req := new(session.Request).Internals(boundary.Caller{}).Stored(codec.IntScalar(1), mcp.MethodToolsCall, json.RawMessage(`{"_meta":{"traceparent":"`+benchParent+`"},"name":"add","arguments":{"A":1,"B":2}}`), eras["sessions"][0])
 		send := func(m session.SendMiddleware) func(context.Context) {
 			sends := m(sender)
 			return func(ctx context.Context) { sends(ctx, &session.Call{Method: mcp.MethodToolsCall, Params: params}) }

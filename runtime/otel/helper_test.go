@@ -19,6 +19,7 @@ import (
 	"github.com/mcpwire/mcpwire/internal/must"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/otel"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
@@ -196,7 +197,7 @@ func (p *process) connect(conn transport.Conn, o client.Options) *client.Client 
 // end closes a client and waits until its session was reported.
 func end(c *client.Client) {
 	ended := make(chan bool)
-	c.Session().AfterDone(func() { close(ended) }) // runs after the function of the Telemetry
+	c.Session().Internals(boundary.Caller{}).AfterDone(func() { close(ended) }) // runs after the function of the Telemetry
 	c.Close()
 	<-ended
 }

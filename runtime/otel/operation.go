@@ -102,7 +102,7 @@ func (t *Telemetry) beginReceived(ctx context.Context, req *session.Request, has
 		k.method = other
 	}
 	address := ""
-	if s := req.Connection(); s != nil {
+	if s := req.Internals(boundary.Caller{}).Connection(); s != nil {
 		k.info = s.Info()
 		k.info.Host, k.info.Port = "", 0 // a client that handles requests of the server
 	} else if _, remote := transport.HTTP(ctx); remote != "" {
@@ -168,7 +168,7 @@ func (t *Telemetry) endReceived(ctx context.Context, op *operation, req *session
 	case ctx.Err() != nil && cancelledByPeer(context.Cause(ctx)):
 		out = outcome{fault: fault{errorType: "cancelled"}, message: "cancelled by the peer"}
 	default:
-		failure := req.Failure(err)
+		failure := req.Internals(boundary.Caller{}).Failure(err)
 		out = outcome{fault: fault{errorType: codeText(failure.Code)}, message: failure.Message}
 		if !req.IsNotification() {
 			out.code = out.errorType
@@ -279,7 +279,7 @@ func (t *Telemetry) clientOpened(s *session.Session) {
 		return
 	}
 	t.sessionOpened(s)
-	s.AfterDone(func() { t.sessionClosed(s, s.Wait()) })
+	s.Internals(boundary.Caller{}).AfterDone(func() { t.sessionClosed(s, s.Wait()) })
 }
 
 // beginSent begins to observe a message that is being sent.

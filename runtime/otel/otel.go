@@ -397,7 +397,7 @@ func (t *Telemetry) httpRequestRejected(r *http.Request, status int) {
 // sessionOpened counts a session that has opened.
 func (t *Telemetry) sessionOpened(s *session.Session) {
 	if _, known := t.opened.LoadOrStore(s, time.Now()); !known {
-		t.guard(func() { t.sessions[side(s.Role() == session.RoleServer)].Add(context.Background(), 1) })
+		t.guard(func() { t.sessions[side(s.Internals(boundary.Caller{}).IsServer())].Add(context.Background(), 1) })
 	}
 }
 
@@ -408,7 +408,7 @@ func (t *Telemetry) sessionClosed(s *session.Session, cause error) {
 		return
 	}
 	t.guard(func() {
-		end, ctx := side(s.Role() == session.RoleServer), context.Background()
+		end, ctx := side(s.Internals(boundary.Caller{}).IsServer()), context.Background()
 		t.sessions[end].Add(ctx, -1)
 		kind := sessionEnd{revision: s.Revision(), info: s.Info()}
 		if cause != nil {

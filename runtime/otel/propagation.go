@@ -13,6 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/wire"
+	"github.com/mcpwire/mcpwire/runtime/internal/methods"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
@@ -28,7 +29,7 @@ func (outgoing) Get(string) string { return "" }
 
 // Set implements [propagation.TextMapCarrier].
 func (o outgoing) Set(key, value string) {
-	if session.CheckMetaKey(key) == nil {
+	if methods.CheckMetaKey(key) == nil {
 		o.call.SetMeta(key, codec.StringScalar(value))
 	}
 }

@@ -209,7 +209,9 @@ func (x *connection) probe() {
 	l, log := x.l, x.l.c.p.log
 	var delay backoff
 	for missed := 0; ; {
-		err := x.session.With(session.Timeout(pingTimeout)).Ping(l.c.ctx)
+		ctx, cancel := context.WithTimeoutCause(l.c.ctx, pingTimeout, session.ErrTimeout)
+		err := x.session.Ping(ctx)
+		cancel()
 		replaced := x.overHTTP && isReplaced(err, x.session.Traits().Sessionless)
 		if !replaced && answered(err) {
 			if x.suspended.CompareAndSwap(true, false) {
@@ -226,7 +228,7 @@ func (x *connection) probe() {
 			missed = 0
 		case replaced:
 			log.Warn("upstream replaced", "upstream", l.up.Name, "error", boundary.ErrorText(err))
-			x.session.StartClose() // the next connection begins with the revisions of the other server
+			x.session.Internals(boundary.Caller{}).StartClose() // the next connection begins with the revisions of the other server
 			return
 		default:
 			missed++
@@ -234,7 +236,7 @@ func (x *connection) probe() {
 				log.Warn("upstream suspended", "upstream", l.up.Name)
 			}
 			if missed >= maxPings {
-				x.session.StartClose()
+				x.session.Internals(boundary.Caller{}).StartClose()
 				return
 			}
 		}

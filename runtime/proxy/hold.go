@@ -15,6 +15,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/internal/jsonedit"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
 	"github.com/mcpwire/mcpwire/runtime/session"
@@ -88,10 +89,10 @@ func (l *link) hold(ctx context.Context, conn *connection, req *session.Request,
 	held, cancel := context.WithCancelCause(l.c.ctx)
 	h.cancel = cancel
 	caller := conn.caller
-	if !req.ProgressToken().IsZero() {
+	if !req.Internals(boundary.Caller{}).ProgressToken().IsZero() {
 		caller = conn.session.With(session.Timeout(0), session.OnProgress(func(p session.Progress) {
 			if to := h.attached(); to != nil {
-				conn.report(to.Progress(), p)
+				conn.report(to.Internals(boundary.Caller{}).Progress(), p)
 			}
 		}))
 	}

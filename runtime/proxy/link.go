@@ -20,6 +20,7 @@ import (
 	"github.com/mcpwire/mcpwire/internal/jsonedit"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/engine"
 	"github.com/mcpwire/mcpwire/runtime/internal/follow"
 	"github.com/mcpwire/mcpwire/runtime/internal/mailbox"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
@@ -55,11 +56,11 @@ type link struct {
 	limited   atomic.Pointer[jsonrpc.Error] // why there is no connection, if a limit is reached
 
 	mu       sync.Mutex
-	trackers map[string]*session.Tracker // of the progress of tasks, by the client's id
-	creating int                         // calls that create a task
-	created  chan struct{}               // closed when one of them has ended; nil if there are none
-	asked    map[string]bool             // ids of the tasks that the upstream has created at the client
-	askedIDs []string                    // the same, the oldest first
+	trackers map[string]engine.Tracker[session.Progress] // of the progress of tasks, by the client's id
+	creating int                                         // calls that create a task
+	created  chan struct{}                               // closed when one of them has ended; nil if there are none
+	asked    map[string]bool                             // ids of the tasks that the upstream has created at the client
+	askedIDs []string                                    // the same, the oldest first
 }
 
 // notification is a notification of the client on its way to the upstream.
@@ -79,7 +80,7 @@ func newLink(c *client, i int) *link {
 	up := &c.p.cfg.Upstreams[i]
 	l := &link{
 		c: c, up: up, known: &c.p.known[i], slots: &c.p.slots[i], tried: make(chan struct{}), subscribe: make(chan struct{}, 1),
-		trackers: map[string]*session.Tracker{}, asked: map[string]bool{}, inputs: newInputLimit(up.InputRequestsPerMinute),
+		trackers: map[string]engine.Tracker[session.Progress]{}, asked: map[string]bool{}, inputs: newInputLimit(up.InputRequestsPerMinute),
 	}
 	spawn := func(f func()) { c.p.upstream.Go(f) } // runs of workers end with the connection
 	for k := range kinds {
@@ -136,7 +137,7 @@ type known struct {
 type connection struct {
 	l        *link
 	session  *session.Session
-	caller   *session.Caller  // without a timeout: the client decides how long it waits
+	caller   jsonrpc.Caller   // without a timeout: the client decides how long it waits
 	listener *follow.Listener // in a revision without sessions
 	overHTTP bool
 	account  string // for which it counts
@@ -265,7 +266,7 @@ func (l *link) open(ctx context.Context, known *session.State) (x *connection, e
 	}
 	if known != nil {
 		cfg := l.up.Session
-		cfg.Protocol.Known = known
+		cfg.Internals(boundary.Caller{}).Known = known
 		x, err = l.connect(ctx, &cfg)
 	} else {
 		x, err = l.openFirst(ctx)
@@ -291,18 +292,18 @@ func (x *connection) close() {
 // openFirst opens a connection to an upstream whose revision may be unknown.
 func (l *link) openFirst(ctx context.Context) (*connection, error) {
 	cfg := l.up.Session
-	probes := cfg.Protocol.Known == nil && (l.c.traits().Sessionless || l.known.modernOnly.Load()) && !l.known.sessionsOnly.Load()
+	probes := cfg.Internals(boundary.Caller{}).Known == nil && (l.c.traits().Sessionless || l.known.modernOnly.Load()) && !l.known.sessionsOnly.Load()
 	sessions := session.Revisions()[0]
 	if !l.c.traits().Sessionless {
 		sessions = l.c.revision()
 	}
-	if cfg.Protocol.Known == nil && !probes {
-		cfg.Protocol.Known = &session.State{Revision: sessions}
+	if cfg.Internals(boundary.Caller{}).Known == nil && !probes {
+		cfg.Internals(boundary.Caller{}).Known = &session.State{Revision: sessions}
 	}
 	x, err := l.connect(ctx, &cfg)
 	if err != nil && probes && !l.overHTTP(x) && ctx.Err() == nil && len(cfg.Revisions) == 0 {
 		// The upstream may have ended because of server/discover.
-		cfg.Protocol.Known = &session.State{Revision: sessions}
+		cfg.Internals(boundary.Caller{}).Known = &session.State{Revision: sessions}
 		x, err = l.connect(ctx, &cfg)
 	}
 	l.known.sessionsOnly.Store(err == nil && l.c.traits().Sessionless && !x.session.Traits().Sessionless)
@@ -484,17 +485,17 @@ func (l *link) call(ctx context.Context, req *session.Request, params json.RawMe
 }
 
 // callerFor returns a caller that passes on the progress of a request.
-func (x *connection) callerFor(req *session.Request) *session.Caller {
-	if req.ProgressToken().IsZero() {
+func (x *connection) callerFor(req *session.Request) jsonrpc.Caller {
+	if req.Internals(boundary.Caller{}).ProgressToken().IsZero() {
 		return x.caller
 	}
-	progress := req.Progress()
+	progress := req.Internals(boundary.Caller{}).Progress()
 	return x.session.With(session.Timeout(0), session.OnProgress(func(p session.Progress) { x.report(progress, p) }))
 }
 
 // report passes on progress of a call or of a task, which counts as a notification. Meanwhile, the
 // session drops progress that is outdated.
-func (x *connection) report(to *session.Reporter, p session.Progress) {
+func (x *connection) report(to engine.Reporter[session.Progress], p session.Progress) {
 	if x.l.passing.wait(x.session.Done()) {
 		to.Report(p)
 	}
@@ -619,7 +620,7 @@ func (x *connection) related(ctx context.Context, params json.RawMessage) contex
 	if best == nil {
 		return ctx
 	}
-	return session.NewContext(ctx, best)
+	return best.Internals(boundary.Caller{}).NewContext(ctx)
 }
 
 // handle serves requests and notifications of the upstream: it passes them to the client.
@@ -637,8 +638,8 @@ func (x *connection) handle(ctx context.Context, req *session.Request) (codec.En
 	}
 	idOf := func(own string) (string, bool) { return l.awaitID(ctx, own) }
 	params := l.named(req.Method, l.toClient(req.Params, idOf))
-	if _, asTask := req.Task(); asTask {
-		if !req.Keep() {
+	if _, asTask := req.Internals(boundary.Caller{}).Task(); asTask {
+		if !req.Internals(boundary.Caller{}).Keep() {
 			return nil, context.Cause(ctx)
 		}
 		defer l.c.expectTask()()
@@ -688,8 +689,8 @@ func (l *link) ask(ctx context.Context, req *session.Request, params json.RawMes
 		}
 	}
 	options := []session.Option{session.Timeout(0)}
-	if !req.ProgressToken().IsZero() {
-		progress := req.Progress()
+	if !req.Internals(boundary.Caller{}).ProgressToken().IsZero() {
+		progress := req.Internals(boundary.Caller{}).Progress()
 		options = append(options, session.OnProgress(func(p session.Progress) { progress.Report(p) }))
 	}
 	var encoder codec.Encoder

@@ -17,6 +17,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/internal/jsonedit"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/methods"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/session"
@@ -216,7 +217,7 @@ func (c *client) setList(l *link, conn *connection, k kind, list *fetched) {
 	case c.traits().Listens:
 		c.notifyListeners(lists[k].changed, "")
 	default:
-		if _, ready := c.session.State(); ready { // otherwise the client has not listed anything
+		if _, ready := c.session.Internals(boundary.Caller{}).State(); ready { // otherwise the client has not listed anything
 			c.notify(c.ctx, lists[k].changed, nil)
 		}
 	}

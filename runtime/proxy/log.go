@@ -10,6 +10,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/mailbox"
+	"github.com/mcpwire/mcpwire/runtime/internal/methods"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
@@ -74,7 +75,7 @@ const (
 func (l *link) newLogs() *mailbox.Mailbox[logMessage] {
 	return &mailbox.Mailbox[logMessage]{
 		Handle: func(m logMessage) {
-			l.c.notify(session.NewContext(l.c.ctx, m.to), mcp.MethodNotificationsMessage, m.params)
+			l.c.notify(m.to.Internals(boundary.Caller{}).NewContext(l.c.ctx), mcp.MethodNotificationsMessage, m.params)
 		},
 		Spawn:    func(f func()) bool { l.c.p.upstream.Go(f); return true }, // ends with the request, or when all are sent
 		MaxItems: maxLogs, MaxBytes: maxLogBytes,
@@ -125,7 +126,7 @@ func (c *client) withLogLevel(params json.RawMessage) json.RawMessage {
 	if !ok {
 		return params
 	}
-	with, err := session.AddMeta(params, modern.MetaLogLevel, session.Raw(quote(level)))
+	with, err := methods.AddMeta(params, modern.MetaLogLevel, session.Raw(quote(level)))
 	if err != nil {
 		return params
 	}
@@ -143,7 +144,7 @@ func (l *link) flushes(req *session.Request) bool {
 	if wantsLogs(req) {
 		return true
 	}
-	_, asTask := req.Task()
+	_, asTask := req.Internals(boundary.Caller{}).Task()
 	return !asTask && l.c.hasLevel()
 }
 
@@ -164,7 +165,7 @@ func (x *connection) flush(ctx context.Context) {
 		delete(x.flushing, n)
 		x.mu.Unlock()
 	}()
-	x.session.Handle(ctx, &session.Request{Method: methodFlush, Params: json.RawMessage(`{"n":"` + strconv.FormatInt(n, 10) + `"}`)})
+	x.session.Internals(boundary.Caller{}).Handle(ctx, &session.Request{Method: methodFlush, Params: json.RawMessage(`{"n":"` + strconv.FormatInt(n, 10) + `"}`)})
 	timer := time.NewTimer(maxFlush) // the notification may be dropped
 	defer timer.Stop()
 	select {

@@ -74,7 +74,7 @@ func (p *Proxy) enter(ctx context.Context, req *session.Request) (*client, error
 	if len(text) > maxIdentityBytes {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "invalid params: _meta: client info and capabilities are too long"}
 	}
-	key := clientKey{session: req.Connection(), principal: session.Principal(ctx), identity: sha256.Sum256(text)}
+	key := clientKey{session: req.Internals(boundary.Caller{}).Connection(), principal: session.Principal(ctx), identity: sha256.Sum256(text)}
 	if key.session == nil && key.principal == "" {
 		key.network = accountOf(ctx)
 	}

@@ -443,7 +443,7 @@ func (p *Proxy) clientOf(ctx context.Context, s *session.Session) (*client, erro
 	c = newClient(ctx, p, key)
 	c.session = s
 	p.start(c)
-	s.AfterDone(func() { p.remove(c) })
+	s.Internals(boundary.Caller{}).AfterDone(func() { p.remove(c) })
 	return c, nil
 }
 

@@ -57,7 +57,7 @@ func (l *link) callAlone(ctx context.Context, conn *connection, req *session.Req
 	if strings.HasPrefix(state, stateHeld) {
 		return l.callOver(ctx, conn, req, params, state, func() {})
 	}
-	known, ok := conn.session.State()
+	known, ok := conn.session.Internals(boundary.Caller{}).State()
 	if !ok {
 		return nil, l.unavailable()
 	}
@@ -237,7 +237,7 @@ func (x *inRounds) respond(ctx context.Context, requests []modern.InputRequest) 
 	if len(requests) > maxInputRequests {
 		return nil, fmt.Errorf("proxy: upstream %s makes %d input requests at once", x.l.up.Name, len(requests))
 	}
-	ctx, cancel := context.WithCancelCause(session.NewContext(ctx, x.req))
+	ctx, cancel := context.WithCancelCause(x.req.Internals(boundary.Caller{}).NewContext(ctx))
 	defer cancel(nil)
 	responses := make([]modern.InputResponse, len(requests))
 	done := make(chan struct{})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
@@ -239,7 +240,7 @@ func (p place) displace(err *jsonrpc.Error) {
 	}
 	p.x.l.c.p.log.Info("upstream connection given to another principal", "upstream", p.x.l.up.Name)
 	p.x.l.limited.Store(err)
-	p.x.session.StartClose()
+	p.x.session.Internals(boundary.Caller{}).StartClose()
 }
 
 // of returns the share of a principal. The caller must hold mu, and call drop.

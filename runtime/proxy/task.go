@@ -14,6 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/internal/jsonedit"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/engine"
 	"github.com/mcpwire/mcpwire/runtime/internal/methods"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/session"
@@ -29,7 +30,7 @@ func (c *client) callTool(ctx context.Context, req *session.Request, next sessio
 	if err := c.checkFields(ctx, req); err != nil {
 		return nil, err
 	}
-	if _, asTask := req.Task(); asTask && !req.Traits().TasksByServer {
+	if _, asTask := req.Internals(boundary.Caller{}).Task(); asTask && !req.Traits().TasksByServer {
 		return l.startTask(ctx, req, params)
 	}
 	return c.pass(ctx, req, l, params, next)
@@ -42,18 +43,18 @@ func (l *link) startTask(ctx context.Context, req *session.Request, params json.
 	if conn == nil {
 		return nil, l.unavailable()
 	}
-	if !conn.session.PeerTakesTask(req.Method) {
+	if !conn.session.Internals(boundary.Caller{}).PeerTakesTask(req.Method) {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "this tool cannot be called as a task"}
 	}
-	if !req.Keep() {
+	if !req.Internals(boundary.Caller{}).Keep() {
 		return nil, context.Cause(ctx)
 	}
 	caller := conn.caller
-	var tracker *session.Tracker
-	token := req.ProgressToken()
+	var tracker engine.Tracker[session.Progress]
+	token := req.Internals(boundary.Caller{}).ProgressToken()
 	if !token.IsZero() && l.tracksMore() {
-		tracker = conn.session.NewTracker()
-		caller = conn.session.With(session.Timeout(0), session.Track(tracker))
+		tracker = conn.session.Internals(boundary.Caller{}).NewTracker()
+		caller = conn.session.With(session.Timeout(0), conn.session.Internals(boundary.Caller{}).Track(tracker))
 	}
 	created := l.create()
 	defer created()
@@ -73,7 +74,7 @@ func (l *link) startTask(ctx context.Context, req *session.Request, params json.
 		l.mu.Lock()
 		l.trackers[id] = tracker
 		l.mu.Unlock()
-		progress := l.c.session.NewReporter(context.WithoutCancel(ctx), token)
+		progress := l.c.session.Internals(boundary.Caller{}).NewReporter(context.WithoutCancel(ctx), token)
 		l.c.p.upstream.Go(func() { // ends when the task is terminal, or with one of the sessions
 			for p := range tracker.Updates(l.c.ctx) {
 				conn.report(progress, p)
@@ -177,7 +178,7 @@ func (c *client) serveTask(ctx context.Context, req *session.Request, next sessi
 	}
 	c.addKnown(&knownTask{link: l, own: strings.Clone(own), id: strings.Clone(id)})
 	if req.Method == mcp.MethodTasksResult {
-		req.EndOnShutdown() // the task continues
+		req.Internals(boundary.Caller{}).EndOnShutdown() // the task continues
 	}
 	result, err := l.call(ctx, req, editText(req.Params, func(string) string { return own }, "taskId"))
 	if req.Method == mcp.MethodTasksResult {

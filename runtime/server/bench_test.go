@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/value"
+	"github.com/mcpwire/mcpwire/internal/sessiontest"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
@@ -56,7 +57,7 @@ func BenchmarkCall(b *testing.B) {
 		cfg  server.Config
 		add  func(s *server.Server)
 	}{
-		{"handwritten", server.Config{Features: server.Features{Methods: map[string]session.Handler{"tools/call": session.ServerHandler(handWritten{}, nil)}}}, func(*server.Server) {}},
+		{"handwritten", server.Config{Features: server.Features{Methods: map[string]session.Handler{"tools/call": sessiontest.ServerHandler(handWritten{}, nil)}}}, func(*server.Server) {}},
 		{"function", server.Config{}, func(s *server.Server) {
 			server.AddTool(s, "weather", "", func(_ context.Context, _ *server.Call, in place) (forecast, error) {
 				return forecast{in.City, in.Days > 2}, nil

@@ -311,7 +311,7 @@ func (cfg *Config) complete(name, version string) []error {
 		faults.Add(fmt.Errorf("server: unknown Features.LogLevel (%q)", cfg.Features.LogLevel))
 		cfg.Features.LogLevel = mcp.LoggingLevelInfo
 	}
-	if invalid := cfg.Session.Check(); invalid != nil {
+	if invalid := cfg.Session.Internals(boundary.Caller{}).Check(); invalid != nil {
 		faults.Add(fmt.Errorf("server: Config.Session: %w", invalid))
 	}
 	if cfg.Logger == nil {

@@ -184,7 +184,7 @@ func ExampleServer_Err() {
 	server.AddTool(s, "say hi", "Greets.", func(context.Context, *server.Call, struct{}) (string, error) { return "Hi!", nil })
 	fmt.Println(s.Start(context.Background()))
 	// Output:
-	// example_test.go:185: server: tool name "say hi": want 1 to 128 ASCII letters, digits, underscores, hyphens and dots
+	// example_test.go:184: server: tool name "say hi": want 1 to 128 ASCII letters, digits, underscores, hyphens and dots
 }
 
 func ExampleElicit() {

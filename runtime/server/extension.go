@@ -13,6 +13,8 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/methods"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
@@ -98,7 +100,7 @@ func (s *Server) extend(e Extension, by string) error {
 	fail := func(format string, args ...any) error {
 		return fmt.Errorf("server: extension %q: "+format, append([]any{e.ID}, args...)...)
 	}
-	if prefix, name, _ := strings.Cut(e.ID, "/"); prefix == "" || name == "" || session.CheckMetaKey(e.ID) != nil {
+	if prefix, name, _ := strings.Cut(e.ID, "/"); prefix == "" || name == "" || methods.CheckMetaKey(e.ID) != nil {
 		return fail("want an identifier with a prefix, such as \"com.example/name\"")
 	}
 	if e.Settings == nil {
@@ -171,7 +173,7 @@ func (e *extension) exists(req *session.Request) bool {
 	if !e.in(revision(req)) {
 		return false
 	}
-	_, declared := req.ClientExtension(e.ID)
+	_, declared := req.Internals(boundary.Caller{}).ClientExtension(e.ID)
 	return declared || !e.Negotiated
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -129,8 +130,8 @@ func (s *Server) stand(ctx context.Context, names []string) (release func(), err
 	if meta == nil {
 		meta = json.RawMessage(`{}`)
 	}
-	req.Detach(slices.Concat(json.RawMessage(`{"_meta":`), meta, json.RawMessage(`}`))) // the message is no longer needed
-	req.EndOnShutdown()
+	req.Internals(boundary.Caller{}).Detach(slices.Concat(json.RawMessage(`{"_meta":`), meta, json.RawMessage(`}`))) // the message is no longer needed
+	req.Internals(boundary.Caller{}).EndOnShutdown()
 	return func() { s.listeners.quota.Release(from, size) }, nil
 }
 

@@ -25,9 +25,10 @@ func (s *Server) newResponder() {
 		s.completer.ServerInfo = text
 	}
 	cfg := s.cfg.Session
-	cfg.State, cfg.Handler, cfg.Hooks.Receiving = s.modern, s.handle, nil
-	cfg.Protocol.ExtensionMethods = s.extends
-	s.responder = session.NewResponder(&cfg)
+	in := cfg.Internals(boundary.Caller{})
+	in.State, cfg.Handler, cfg.Hooks.Receiving = s.modern, s.handle, nil
+	in.ExtensionMethods = s.extends
+	s.responder = in.NewResponder()
 }
 
 // servesModern reports whether the server serves revisions without sessions.
@@ -107,7 +108,7 @@ func (s *Server) sharesExtension(req *session.Request) bool {
 	var own map[string]json.RawMessage
 	codec.Unmarshal(d.result.Capabilities.Extensions, value.Of(&own)) // otherwise there are none
 	for id := range own {
-		if _, ok := req.ClientExtension(id); ok {
+		if _, ok := req.Internals(boundary.Caller{}).ClientExtension(id); ok {
 			return true
 		}
 	}

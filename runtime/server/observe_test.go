@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
@@ -31,7 +32,7 @@ func TestMiddlewareOfServerSeesAllRequests(t *testing.T) {
 					record("begin %s", req.Method)
 					result, err := next(ctx, req)
 					if err != nil {
-						record("end with %d", req.Failure(err).Code)
+						record("end with %d", req.Internals(boundary.Caller{}).Failure(err).Code)
 						return result, err
 					}
 					record("end with %T", result)

@@ -9,6 +9,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/methods"
 	"github.com/mcpwire/mcpwire/runtime/server/internal/results"
 	"github.com/mcpwire/mcpwire/runtime/session"
@@ -155,7 +156,7 @@ func (s *Server) initialize(ctx context.Context, req *session.Request) (codec.En
 func (s *Server) dispatch(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 	p, rev := s.peerFor(ctx, req), revision(req)
 	if known, _ := session.FromContext(ctx); known != req { // a re-run task, or a copy of middleware
-		ctx = session.NewContext(ctx, req)
+		ctx = req.Internals(boundary.Caller{}).NewContext(ctx)
 	}
 	list, print := p.beginList(req.Method)
 	result, err := mcp.DispatchServer(ctx, &p.handler, rev, req.Method, req.Params)
@@ -183,11 +184,11 @@ func (s *Server) peerFor(ctx context.Context, req *session.Request) *peer {
 // peerOf returns the state of the client of a request, if it belongs to a session of a server or to
 // requests without one.
 func peerOf(ctx context.Context, req *session.Request) (p *peer, ok bool) {
-	if p, ok = req.State().(*peer); ok {
+	if p, ok = req.Internals(boundary.Caller{}).State().(*peer); ok {
 		return p, ok
 	}
 	if served, found := session.FromContext(ctx); found { // req may be one that middleware has made
-		p, ok = served.State().(*peer)
+		p, ok = served.Internals(boundary.Caller{}).State().(*peer)
 	}
 	return p, ok
 }

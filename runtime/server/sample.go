@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/server/internal/results"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
@@ -110,7 +111,7 @@ func (c *Call) taskSession(method, capability string) (*session.Session, error) 
 	case sess == nil:
 		return nil, session.ErrClosed
 	}
-	if !sess.PeerTakesTask(method) {
+	if !sess.Internals(boundary.Caller{}).PeerTakesTask(method) {
 		return nil, &session.CapabilityError{Method: method, Capability: capability, Revision: sess.Revision()}
 	}
 	c.p.requestsTasks.Store(true)

@@ -39,7 +39,7 @@ type Server struct {
 	prompts   *set[*prompt]
 
 	modern       *peer // for modern requests
-	responder    *session.Responder
+	responder    responder
 	completer    results.Completer         // of modern results
 	features     atomic.Uint64             // number of changes of features and extensions
 	scoped       atomic.Bool               // some feature needs scopes
@@ -194,9 +194,9 @@ func (s *Server) openFor(p *peer, start func(*mcp.InitializeResult, *session.Con
 	s.mu.Unlock()
 	if closed { // endAll may have missed this session
 		suspend(p.store)
-		sess.StartClose()
+		sess.Internals(boundary.Caller{}).StartClose()
 	}
-	sess.AfterDone(func() { s.removePeer(p) })
+	sess.Internals(boundary.Caller{}).AfterDone(func() { s.removePeer(p) })
 	return sess, nil
 }
 
@@ -259,6 +259,14 @@ func (s *Server) run(ctx context.Context, conn transport.Conn, principal string)
 // shutdownGrace limits how long calls may run after the context of Run has ended.
 const shutdownGrace = 5 * time.Second
 
+// responder serves requests without a session; see NewResponder of the internals of a
+// [session.Config].
+type responder interface {
+	transport.Responder
+	Shutdown(context.Context) error
+	Close() error
+}
+
 // suspend makes a connection preserve its session when it is closed, so that another process can
 // restore it.
 func suspend(conn transport.Conn) {
@@ -275,9 +283,9 @@ func (s *Server) Close() error {
 	return s.endAll(context.Background(), 0, func(sess *session.Session) error { return sess.Close() }, s.responder.Close)
 }
 
-// Shutdown ends all sessions in order, see [session.Session.Shutdown], and modern requests, see
-// [session.Responder.Shutdown], and waits for their handlers. Each open subscriptions/listen ends
-// with its result. Meanwhile, the work of tasks has the time of [Limits.Drain] to finish. Then it
+// Shutdown ends all sessions in order, see [session.Session.Shutdown], and requests without a
+// session, and waits for their handlers. Each open subscriptions/listen ends with its result.
+// Meanwhile, the work of tasks has the time of [Limits.Drain] to finish. Then it
 // closes the task.Manager of the server. If ctx ends first, Shutdown stops
 // waiting for handlers and tasks that ignore the end of their context. Connections preserve their
 // sessions as with Close.
@@ -387,9 +395,10 @@ func (s *Server) allPeers() []*peer {
 // sessionConfig returns the configuration for the session of p.
 func (s *Server) sessionConfig(p *peer) *session.Config {
 	cfg := s.cfg.Session
-	cfg.State, cfg.Handler, cfg.Hooks.Receiving = p, nil, []session.Middleware{p.receive}
+	in := cfg.Internals(boundary.Caller{})
+	in.State, cfg.Handler, cfg.Hooks.Receiving = p, nil, []session.Middleware{p.receive}
 	if s.servesModern() {
-		cfg.Protocol.Responder = s.responder
+		in.Responder = s.responder
 	}
 	cfg.Hooks.Sending = append(slices.Clone(cfg.Hooks.Sending), p.sendTasks)
 	if s.tasks.Load() != nil {

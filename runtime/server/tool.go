@@ -460,7 +460,7 @@ func (h *handler) beginTool(ctx context.Context, params *mcp.CallToolRequestPara
 		return nil, err
 	}
 	if t.support.Mode == mcp.TaskSupportRequired {
-		if sess := c.Session(); !isTask && sess != nil && sess.TakesTask(mcp.MethodToolsCall) {
+		if sess := c.Session(); !isTask && sess != nil && sess.Internals(boundary.Caller{}).TakesTask(mcp.MethodToolsCall) {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "this tool can only be called as a task"}
 		}
 		if h.p.s.cfg.Tasks.Store != nil && h.p.s.Tasks() == nil {
@@ -659,7 +659,7 @@ func (s *Server) support(ctx context.Context, req *session.Request) (receiver.Su
 	if req.Traits().TasksByServer {
 		return s.extensionSupport(ctx, req)
 	}
-	if _, asTask := req.Task(); !asTask {
+	if _, asTask := req.Internals(boundary.Caller{}).Task(); !asTask {
 		return receiver.Support{Mode: mcp.TaskSupportOptional}, nil
 	}
 	t := s.calledTool(ctx, req)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/mcpwire/mcpwire/internal/sessiontest"
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
@@ -28,7 +27,7 @@ func BenchmarkCall(b *testing.B) {
 		for _, callers := range []int{1, 64} {
 			b.Run(way.name+"/"+strconv.Itoa(callers)+" callers", func(b *testing.B) {
 				client, server := way.pair(b)
-				c, _ := sessiontest.Connect(b, client, server, sessiontest.Side{}, toolServer(session.ServerHandler(tools{}, nil)))
+				c, _ := sessiontest.Connect(b, client, server, sessiontest.Side{}, toolServer(sessiontest.ServerHandler(tools{}, nil)))
 				params := &mcp.CallToolRequestParams{Name: "echo", Arguments: json.RawMessage(`{"city":"Oslo","days":3}`)}
 				b.ReportAllocs()
 				parallel(b, callers, func() {

@@ -13,7 +13,9 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/ability"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/engine"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
+	"github.com/mcpwire/mcpwire/runtime/internal/methods"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
@@ -30,7 +32,7 @@ type Call struct {
 	ID jsonrpc.ID
 
 	opts options
-	meta []metaMember
+	meta []methods.MetaMember
 
 	limited *lazyctx.Timeout // the context of the first Write of a request; allocated with the Call, or nil
 }
@@ -46,14 +48,15 @@ func newRequest(s *Session, method string, params codec.Encoder) *Call {
 }
 
 // SetMeta adds a member to the _meta of the params, or replaces the member of that name. Params is
-// not modified. The call fails if [CheckMetaKey] rejects the name.
+// not modified. The call fails if the name is not valid, as "com.example/trace" is (MCP base
+// protocol, "_meta").
 func (c *Call) SetMeta(name string, value codec.Encoder) {
-	c.meta = slices.DeleteFunc(c.meta, func(m metaMember) bool { return m.name == name })
-	c.meta = append(c.meta, metaMember{name, value})
+	c.meta = slices.DeleteFunc(c.meta, func(m methods.MetaMember) bool { return m.Name == name })
+	c.meta = append(c.meta, methods.MetaMember{Name: name, Value: value})
 }
 
-// AsTask reports whether a request asks the peer for a task.
-func (c *Call) AsTask() bool {
+// asTask reports whether a request asks the peer for a task.
+func (c *Call) asTask() bool {
 	switch p := c.Params.(type) {
 	case nil:
 		return false
@@ -90,7 +93,7 @@ type options struct {
 	timed      bool          // timeout was set by an option and replaces that of Config
 	max        time.Duration // 0 unless progress restarts the timeout
 	onProgress func(Progress)
-	tracker    *Tracker
+	tracker    *tracker
 	late       lateFunc
 
 	subscription *subscription // of Session.Listen; nil for other calls
@@ -113,51 +116,47 @@ func ProgressExtends(max time.Duration) Option { return func(o *options) { o.max
 // OnProgress asks the peer for progress and calls f for each report, one at a time, in a separate
 // goroutine. The call returns after the last call of f has returned. A slow f misses reports, but
 // not the last report of a successful call. If the context of the call ends, the call does not wait
-// for a running f. To end the session, f must call [Session.StartClose], because [Session.Close]
-// waits for f.
+// for a running f. [Session.Close] waits for f.
 func OnProgress(f func(Progress)) Option { return func(o *options) { o.onProgress = f } }
 
-// Track asks the peer for progress and delivers it to t. Use it for progress that outlives the
-// call, such as that of a task: the call does not close t.
-func Track(t *Tracker) Option { return func(o *options) { o.tracker = t } }
+// Track asks the peer for progress and delivers it to t, a Tracker of a session. It is for progress
+// that outlives the call, such as that of a task: the call does not close t. A Caller with this
+// option may be used for one request at a time.
+func (sessionInternals) Track(t engine.Tracker[Progress]) Option {
+	return func(o *options) { o.tracker = t.(*tracker) }
+}
 
 // OnLate delivers to f an answer that arrives after the call has returned because of its context or
 // timeout. f is called at most once, in a separate goroutine. Its error is [ErrTimeout] if 1024
 // later calls of the session wait for a late answer, and that of the session if the session ends
 // first. Without OnLate, late answers are dropped.
-func OnLate(f func(result json.RawMessage, err error)) Option {
+func (sessionInternals) OnLate(f func(result json.RawMessage, err error)) Option {
 	return func(o *options) { o.late = f }
 }
 
-// Caller sends requests through a session with options. It is a [jsonrpc.Caller]:
-//
-//	peer := mcp.ToServer{Caller: s.With(session.Timeout(time.Hour))}
-type Caller struct {
+// caller is the result of [Session.With].
+type caller struct {
 	s    *Session
 	opts options
 }
 
-// With returns a Caller with options. It may be used by many goroutines and for any number of
-// requests. With the option [Track], it may be used for one request at a time.
-func (s *Session) With(opts ...Option) *Caller {
-	c := &Caller{s: s}
+// With returns a caller that sends requests with options. It may be used by many goroutines and for
+// any number of requests:
+//
+//	peer := mcp.ToServer{Caller: s.With(session.Timeout(time.Hour))}
+func (s *Session) With(opts ...Option) jsonrpc.Caller {
+	c := &caller{s: s}
 	for _, o := range opts {
 		o(&c.opts)
 	}
 	return c
 }
 
-// Call sends a request and waits for its result; see [Session.Call].
-func (c *Caller) Call(ctx context.Context, method string, params codec.Encoder) (json.RawMessage, error) {
+// Call implements [jsonrpc.Caller].
+func (c *caller) Call(ctx context.Context, method string, params codec.Encoder) (json.RawMessage, error) {
 	call := newRequest(c.s, method, params)
 	call.opts = c.opts
 	return c.s.sender(ctx, call)
-}
-
-// Ping is [Session.Ping] with the options.
-func (c *Caller) Ping(ctx context.Context) error {
-	_, err := c.Call(ctx, c.s.pingMethod(), nil)
-	return err
 }
 
 // Call sends a request and waits for its result. The caller owns the result. Params may be nil.
@@ -281,7 +280,7 @@ func (s *Session) encodeNotification(call *Call) (text []byte, err error) {
 	meta := call.meta
 	if a := s.handshake.current.Load(); a.states() && call.Method != mcp.MethodNotificationsCancelled {
 		// Over HTTP, the header of the notification needs it.
-		meta = append(slices.Clone(meta), metaMember{modern.MetaVersion, codec.StringScalar(string(a.revision))})
+		meta = append(slices.Clone(meta), methods.MetaMember{Name: modern.MetaVersion, Value: codec.StringScalar(string(a.revision))})
 	}
 	text, _, err = encodeCall(jsonrpc.ID{}, call.Method, call.Params, meta, nil)
 	return text, err
@@ -364,7 +363,7 @@ func (s *Session) writeWithin(ctx context.Context, call *Call, timeout time.Dura
 
 // await waits for the answer. It fails if ctx ends or the timeout expires first. The timeout began
 // at start, and does not run while clock is held.
-func (s *Session) await(ctx context.Context, call *Call, start time.Time, clock *lazyctx.Clock, p *pending, t *Tracker) (answer, error) {
+func (s *Session) await(ctx context.Context, call *Call, start time.Time, clock *lazyctx.Clock, p *pending, t *tracker) (answer, error) {
 	var timedOut, ended <-chan time.Time
 	began := start
 	if d := call.opts.timeout; d > 0 {
@@ -413,8 +412,8 @@ func (s *Session) await(ctx context.Context, call *Call, start time.Time, clock 
 	}
 }
 
-// restOf is [lazyctx.Clock.Rest]. If the clock is held, the timer expires again when it is released,
-// perhaps after the call has returned: a reused timer may expire too early.
+// restOf is [lazyctx.Clock.Rest]. If the clock is held, the timer expires again when it is
+// released, perhaps after the call has returned: a reused timer may expire too early.
 func restOf(clock *lazyctx.Clock, start time.Time, timeout time.Duration, timer *time.Timer) (rest time.Duration, held bool) {
 	return clock.Rest(start, timeout, func() { timer.Reset(0) })
 }
@@ -423,7 +422,7 @@ func restOf(clock *lazyctx.Clock, start time.Time, timeout time.Duration, timer 
 // expired, because the user or the model has worked on an input request of the server. See
 // Timeouts.Request of [Config].
 func (s *Session) extension(call *Call, start time.Time) time.Duration {
-	if call.opts.timed || s.role != RoleClient {
+	if call.opts.timed || s.role != roleClient {
 		return 0
 	}
 	last := s.inbound.LastInput()
@@ -437,7 +436,7 @@ func (s *Session) extension(call *Call, start time.Time) time.Duration {
 	return rest
 }
 
-// callLate calls a function that was passed to [OnLate].
+// callLate calls a function that was passed to OnLate.
 func (s *Session) callLate(late lateFunc, a answer) {
 	s.panicked("OnLate", boundary.Run(func() error { late(a.result, a.err); return nil }))
 }
@@ -490,7 +489,7 @@ func (s *Session) giveUp(ctx context.Context, call *Call, id jsonrpc.ID, p *pend
 
 // tellCancelled sends notifications/cancelled for a request, with cause as the reason.
 func (s *Session) tellCancelled(ctx context.Context, call *Call, id jsonrpc.ID, cause error) {
-	if call.Method == mcp.MethodInitialize || call.AsTask() || call.Method == mcp.MethodServerDiscover && !s.handshake.current.Load().states() {
+	if call.Method == mcp.MethodInitialize || call.asTask() || call.Method == mcp.MethodServerDiscover && !s.handshake.current.Load().states() {
 		if call.opts.late == nil {
 			s.forget(id)
 		}
@@ -524,7 +523,7 @@ func (s *Session) allowed(call *Call) error {
 	case s.life.over():
 		return s.life.err()
 	case call.Method == mcp.MethodPing && !a.states(),
-		(call.Method == mcp.MethodInitialize || call.Method == mcp.MethodServerDiscover) && a.role == RoleClient && a.phase == phaseNew,
+		(call.Method == mcp.MethodInitialize || call.Method == mcp.MethodServerDiscover) && a.role == roleClient && a.phase == phaseNew,
 		call.Method == mcp.MethodNotificationsCancelled && call.Notification:
 		return nil
 	case a.phase == phaseOpened && call.Method == mcp.MethodNotificationsMessage && call.Notification:
@@ -532,7 +531,7 @@ func (s *Session) allowed(call *Call) error {
 	case a.phase != phaseReady:
 		return ErrNotInitialized
 	}
-	if extended := s.cfg.Protocol.ExtensionMethods; extended != nil && a.states() && !call.Notification && extended(call.Method) {
+	if extended := s.cfg.inner.ExtensionMethods; extended != nil && a.states() && !call.Notification && extended(call.Method) {
 		return nil
 	}
 	if err := a.missing(call.Method, call.Notification, true); err != nil {
@@ -541,7 +540,7 @@ func (s *Session) allowed(call *Call) error {
 	if err := a.missingDetail(call.Method, call.Params); err != nil {
 		return err
 	}
-	if !call.Notification && call.AsTask() {
+	if !call.Notification && call.asTask() {
 		return a.missingTask(call.Method)
 	}
 	return nil

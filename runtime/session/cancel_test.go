@@ -16,6 +16,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/internal/sessiontest"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
@@ -120,7 +121,7 @@ func TestTaskRequestIsNotCancelledByNotification(t *testing.T) {
 				if req.IsNotification() {
 					return nil, nil
 				}
-				if task, ok := req.Task(); !ok || string(task) != `{"ttl":5}` {
+				if task, ok := req.Internals(boundary.Caller{}).Task(); !ok || string(task) != `{"ttl":5}` {
 					t.Errorf("the task is %s", task)
 				}
 				time.Sleep(time.Minute)
@@ -162,7 +163,7 @@ func TestCancelIgnoresRequestThatBecameTask(t *testing.T) {
 			if req.Method == "x/late" {
 				<-proceed
 			}
-			if got, want := req.Keep(), req.Method == "x/early"; got != want {
+			if got, want := req.Internals(boundary.Caller{}).Keep(), req.Method == "x/early"; got != want {
 				t.Errorf("Keep returns %v", got)
 			}
 			<-proceed
@@ -215,7 +216,7 @@ func TestInitializeCannotBeCancelled(t *testing.T) {
 
 // Proves CANC-09.
 func TestCancellationCrossesAnswer(t *testing.T) {
-	c, s := sessiontest.Pair(t, sessiontest.Side{}, toolServer(session.ServerHandler(tools{}, nil)))
+	c, s := sessiontest.Pair(t, sessiontest.Side{}, toolServer(sessiontest.ServerHandler(tools{}, nil)))
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {

@@ -60,14 +60,14 @@ func (a *agreement) missingTask(method string) error {
 }
 
 // takesTask reports whether a side has declared that it runs requests of a method as tasks.
-func (a *agreement) takesTask(side Role, method string) bool {
+func (a *agreement) takesTask(side role, method string) bool {
 	m, _ := mcp.LookupMethod(method)
 	name := m.NeedsAsTask(a.revision)
 	return name != "" && a.declared(side, name)
 }
 
 // PeerTakesTask reports whether the peer has declared that it runs requests of a method as tasks.
-func (s *Session) PeerTakesTask(method string) bool {
+func (s sessionInternals) PeerTakesTask(method string) bool {
 	a := s.handshake.current.Load()
 	return a.takesTask(3-a.role, method)
 }
@@ -80,21 +80,21 @@ func (s *Session) PeerServes(method string) bool {
 
 // TakesTask reports whether this side has declared that it runs requests of a method as tasks. If
 // it returns false, a receiver ignores the task member of such requests.
-func (s *Session) TakesTask(method string) bool {
+func (s sessionInternals) TakesTask(method string) bool {
 	a := s.handshake.current.Load()
 	return a.takesTask(a.role, method)
 }
 
-func direction(r Role) mcp.Direction {
-	if r == RoleServer {
+func direction(r role) mcp.Direction {
+	if r == roleServer {
 		return mcp.FromServer
 	}
 	return mcp.FromClient
 }
 
 // declared reports whether a side has declared a capability.
-func (a *agreement) declared(side Role, name string) bool {
-	if side == RoleServer {
+func (a *agreement) declared(side role, name string) bool {
+	if side == roleServer {
 		return a.server != nil && a.server.Capabilities.Declares(name)
 	}
 	return a.client != nil && a.client.Capabilities.Declares(name)

@@ -13,6 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/internal/sessiontest"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
@@ -28,7 +29,7 @@ func TestCloseEndsEverything(t *testing.T) {
 				failed <- err
 			}()
 		}
-		tracker := s.NewTracker()
+		tracker := s.Internals(boundary.Caller{}).NewTracker()
 		for i := range 50 {
 			p.send(`{"jsonrpc":"2.0","id":` + string(rune('0'+i/10)) + `.` + `0,"method":"ping"}`)
 			p.send(`{"jsonrpc":"2.0","id":"` + strings.Repeat("i", i) + `","method":"x"}`)
@@ -73,7 +74,7 @@ func TestHandlerMayCloseItsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := open(t, &session.Config{Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 			if !req.IsNotification() {
-				req.Session.StartClose()
+				req.Session.Internals(boundary.Caller{}).StartClose()
 			}
 			return nil, nil
 		}})
@@ -136,7 +137,7 @@ func TestShutdownEndsWaitingRequests(t *testing.T) {
 			if req.IsNotification() {
 				return nil, nil
 			}
-			req.EndOnShutdown()
+			req.Internals(boundary.Caller{}).EndOnShutdown()
 			if req.Method == "ask" {
 				if _, err := req.Session.Call(ctx, "roots/list", nil); err != nil {
 					return nil, err
@@ -172,7 +173,7 @@ func TestWaitingRequestsSurviveEndOfInput(t *testing.T) {
 			if req.IsNotification() {
 				return nil, nil
 			}
-			req.EndOnShutdown()
+			req.Internals(boundary.Caller{}).EndOnShutdown()
 			select {
 			case <-time.After(time.Second):
 				return nil, nil
@@ -317,7 +318,7 @@ func TestHandlersFinishAfterPeerClosesSending(t *testing.T) {
 func TestSessionsStartAndStopUnderLoad(t *testing.T) {
 	for i := range 40 {
 		quick := func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
-			req.Progress().Report(session.Progress{Value: 1})
+			req.Internals(boundary.Caller{}).Progress().Report(session.Progress{Value: 1})
 			return nil, nil
 		}
 		c, s := sessiontest.Pair(t, sessiontest.Side{Config: session.Config{Handler: quick}}, toolServer(quick))
@@ -351,7 +352,7 @@ func TestSessionsStartAndStopUnderLoad(t *testing.T) {
 			wg.Go(func() { c.Shutdown(t.Context()) })
 			wg.Go(func() { s.Close() })
 		case 3:
-			c.StartClose()
+			c.Internals(boundary.Caller{}).StartClose()
 			c.Close()
 		}
 		wg.Wait()
@@ -373,8 +374,8 @@ func TestAfterDoneRunsAfterEnd(t *testing.T) {
 				t.Error("AfterDone was called before the session ended")
 			}
 		}
-		s.AfterDone(count)
-		s.AfterDone(count)
+		s.Internals(boundary.Caller{}).AfterDone(count)
+		s.Internals(boundary.Caller{}).AfterDone(count)
 		synctest.Wait()
 		if calls != 0 {
 			t.Errorf("%d functions were called while the session was open", calls)
@@ -383,7 +384,7 @@ func TestAfterDoneRunsAfterEnd(t *testing.T) {
 			t.Error(err)
 		}
 		synctest.Wait()
-		s.AfterDone(count)
+		s.Internals(boundary.Caller{}).AfterDone(count)
 		synctest.Wait()
 		if calls != 3 {
 			t.Errorf("%d of 3 functions were called", calls)
@@ -400,7 +401,7 @@ func TestShutdownAfterEndReturnsWithItsContext(t *testing.T) {
 			return nil, nil
 		}})
 		p.send(`{"jsonrpc":"2.0","id":2,"method":"x"}`)
-		s.StartClose()
+		s.Internals(boundary.Caller{}).StartClose()
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		start := time.Now()

@@ -18,12 +18,9 @@ import (
 type Config struct {
 	// Handler serves the requests and notifications of the peer. The session itself answers
 	// initialize and ping, and handles notifications/cancelled and notifications/progress. If
-	// Handler is nil, every request is answered with [jsonrpc.CodeMethodNotFound]. See
-	// [ServerHandler], [ClientHandler] and [Methods].
+	// Handler is nil, every request is answered with [jsonrpc.CodeMethodNotFound]. The
+	// functions mcp.DispatchServer and mcp.DispatchClient pass requests to typed handlers.
 	Handler Handler
-
-	// State is a value for the Handler and the middleware, which [Request.State] returns.
-	State any
 
 	// Principal identifies the user or client on whose behalf the peer acts, unless the transport
 	// sets a principal per message. The empty string is a valid principal.
@@ -31,11 +28,9 @@ type Config struct {
 
 	// Revisions are the protocol revisions that the session accepts, the preferred one first. Nil
 	// means those of [Revisions]. A client may add [ModernRevisions]; see [Connect]. A server that
-	// names only these rejects initialize; see [Responder].
+	// names only these rejects initialize.
 	Revisions []mcp.Revision
 
-	// Protocol adapts the session to its peer and to its connection.
-	Protocol Protocol
 	// Hooks are middleware, and functions that the session calls when something happens.
 	Hooks Hooks
 	// Limits limit the work and the memory that the peer can cause.
@@ -48,6 +43,9 @@ type Config struct {
 	// per second, with the number of those skipped before. If it is nil, warnings and errors go to
 	// [slog.Default], and other events are discarded.
 	Logger *slog.Logger
+
+	inner     inner
+	responder *responder // that of inner
 }
 
 // NoLimit is the value of a field that sets no limit, and Off that of one that switches off what
@@ -56,29 +54,6 @@ const (
 	NoLimit = boundary.None
 	Off     = boundary.None
 )
-
-// Protocol is the part of a [Config] that adapts a session to its peer and to its connection.
-type Protocol struct {
-	// Responder serves the modern requests that arrive over the connection of a server, modern
-	// notifications, and all notifications before initialize. If it is nil, they are messages like
-	// all others.
-	Responder *Responder
-
-	// ExtensionMethods reports whether an extension defines a method, such as tasks/get. A Responder
-	// passes requests for it to the Handler, and a client sends them in revisions without sessions,
-	// although the protocol has a method of that name in other revisions only. Nil means none.
-	ExtensionMethods func(method string) bool
-
-	// Known is what a client has learned about the server over an earlier connection, from
-	// [Session.State]. With a revision without sessions, [Connect] sends nothing; with another one,
-	// it sends initialize at once. If the server rejects initialize, Connect sends server/discover.
-	// Nil means that nothing is known.
-	Known *State
-
-	// IDPrefix makes the ids of requests to the peer strings that begin with it. Sessions that share
-	// a connection need different prefixes. The default is ids that are numbers.
-	IDPrefix string
-}
 
 // Hooks is the part of a [Config] with functions that see messages and events.
 type Hooks struct {
@@ -180,15 +155,8 @@ func Revisions() []mcp.Revision {
 	return all
 }
 
-// Check returns an error that names every number of the configuration that is invalid, or nil. A
-// session with such a configuration ends at once, and [Session.Wait] returns the error.
-func (c *Config) Check() error {
-	_, err := c.complete()
-	return err
-}
-
-// complete returns a copy of c with defaults for unset and invalid fields, and the error of Check.
-// In the copy, 0 means no limit.
+// complete returns a copy of c with defaults for unset and invalid fields, and an error that names
+// every number that is invalid. In the copy, 0 means no limit.
 func (c *Config) complete() (out Config, invalid error) {
 	if c != nil {
 		out = *c
@@ -210,6 +178,7 @@ func (c *Config) complete() (out Config, invalid error) {
 	boundary.Default(&faults, "Timeouts.KeepAlive", &out.Timeouts.KeepAlive, 0)
 	boundary.OrNone(&faults, "Timeouts.Grace", &out.Timeouts.Grace, engine.DefaultGrace)
 	out.Logger = boundary.Logger(out.Logger)
+	out.responder, _ = out.inner.Responder.(*responder)
 	return out, faults.Err()
 }
 

@@ -29,7 +29,7 @@ const probeTimeout = 5 * time.Second
 // Initialization-Based Versions").
 func (s *Session) negotiate(ctx context.Context, client *mcp.InitializeRequestParams) error {
 	current, sessions := modern.Split(s.cfg.Revisions)
-	if known := s.cfg.Protocol.Known; known != nil {
+	if known := s.cfg.inner.Known; known != nil {
 		switch {
 		case slices.Contains(current, known.Revision) && known.Server != nil:
 			return s.adopt(known.Revision, known.Server, time.Time{})

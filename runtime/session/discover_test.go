@@ -13,6 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
@@ -74,6 +75,13 @@ func (d *dialling) session() *session.Session {
 		d.t.Fatal(d.err)
 	}
 	return d.s
+}
+
+// knowing returns the configuration of a client that knows a server.
+func knowing(state *session.State) session.Config {
+	cfg := session.Config{Revisions: bothEras()}
+	cfg.Internals(boundary.Caller{}).Known = state
+	return cfg
 }
 
 // modern returns a session with a peer that has answered server/discover.
@@ -223,15 +231,15 @@ func TestConnectOfModernRevisionsFailsClearly(t *testing.T) {
 func TestConnectToKnownServer(t *testing.T) {
 	known := &session.State{Revision: mcp.Revision20260728, Server: &mcp.InitializeResult{ServerInfo: mcp.Implementation{Name: "s"}}}
 	t.Run("modern", bubble(func(t *testing.T) {
-		d := dial(t, session.Config{Revisions: bothEras(), Protocol: session.Protocol{Known: known}})
+		d := dial(t, knowing(known))
 		d.talk("")
 		s := d.session()
-		if state, ok := s.State(); !ok || state.Revision != known.Revision || state.Server.ServerInfo.Name != "s" {
+		if state, ok := s.Internals(boundary.Caller{}).State(); !ok || state.Revision != known.Revision || state.Server.ServerInfo.Name != "s" {
 			t.Errorf("state %+v", state)
 		}
 	}))
 	t.Run("with sessions", bubble(func(t *testing.T) {
-		d := dial(t, session.Config{Revisions: bothEras(), Protocol: session.Protocol{Known: &session.State{Revision: mcp.Revision20251125}}})
+		d := dial(t, knowing(&session.State{Revision: mcp.Revision20251125}))
 		d.talk(strings.Replace(initialize, `"id":2`, `"id":1`, 1) + "\n" + strings.Replace(opened, `"id":2`, `"id":1`, 1) + `
 			< {"jsonrpc":"2.0","method":"notifications/initialized"}
 		`)
@@ -240,7 +248,7 @@ func TestConnectToKnownServer(t *testing.T) {
 		}
 	}))
 	t.Run("has changed", bubble(func(t *testing.T) {
-		d := dial(t, session.Config{Revisions: bothEras(), Protocol: session.Protocol{Known: &session.State{Revision: mcp.Revision20251125}}})
+		d := dial(t, knowing(&session.State{Revision: mcp.Revision20251125}))
 		d.talk(strings.Replace(initialize, `"id":2`, `"id":1`, 1) + `
 			> {"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"x"}}
 			` + strings.Replace(probe, `"id":1`, `"id":2`, 1) + "\n" + strings.Replace(discovered, `"id":1`, `"id":2`, 1))
@@ -407,7 +415,7 @@ func TestModernErrorCodes(t *testing.T) {
 			return <-failed
 		}
 		err := call("2", `{"code":-32020,"message":"Mcp-Param-Region is missing"}`)
-		if !errors.Is(err, session.ErrHeaders) || jsonrpc.CodeOf(err) != -32020 || !strings.Contains(err.Error(), "Mcp-Param-Region") {
+		if !strings.Contains(err.Error(), "rejected the headers") || jsonrpc.CodeOf(err) != -32020 || !strings.Contains(err.Error(), "Mcp-Param-Region") {
 			t.Error(err)
 		}
 		err = call("3", `{"code":-32021,"message":"x","data":{"requiredCapabilities":{"elicitation":{"form":{},"url":{}}}}}`)
@@ -623,14 +631,14 @@ func TestHandle(t *testing.T) {
 			}}},
 		}
 		s, _ := modern(t, cfg)
-		result, err := s.Handle(t.Context(), &session.Request{ID: codec.IntScalar(1), Method: "roots/list"})
+		result, err := s.Internals(boundary.Caller{}).Handle(t.Context(), &session.Request{ID: codec.IntScalar(1), Method: "roots/list"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if text, _ := codec.Marshal(result); !json.Valid(text) || len(order) != 1 {
 			t.Errorf("result %s, middleware %q", text, order)
 		}
-		if _, err := s.Handle(t.Context(), &session.Request{Method: "notifications/tools/list_changed"}); err != nil {
+		if _, err := s.Internals(boundary.Caller{}).Handle(t.Context(), &session.Request{Method: "notifications/tools/list_changed"}); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()
@@ -638,7 +646,7 @@ func TestHandle(t *testing.T) {
 			t.Errorf("middleware %q", order)
 		}
 		s.Close()
-		if _, err := s.Handle(t.Context(), &session.Request{ID: codec.IntScalar(1), Method: "roots/list"}); !errors.Is(err, session.ErrClosed) {
+		if _, err := s.Internals(boundary.Caller{}).Handle(t.Context(), &session.Request{ID: codec.IntScalar(1), Method: "roots/list"}); !errors.Is(err, session.ErrClosed) {
 			t.Error(err)
 		}
 	})

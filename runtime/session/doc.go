@@ -17,7 +17,7 @@
 //   - serves requests, each in its own goroutine, and notifications, one after another,
 //   - rejects requests, in both directions, that need a missing capability or another revision,
 //   - cancels in both directions, answers pings, and sends pings if configured,
-//   - reports and receives progress ([Reporter], [Tracker]),
+//   - reports and receives progress ([Peer], [OnProgress]),
 //   - ends at once with Close, or in order with Shutdown.
 //
 // # Faulty peers
@@ -39,8 +39,8 @@
 // bytes that the session holds count. Requests above [Limits].Requests and Bytes are
 // rejected with [CodeOverloaded]. They are not left unread, because answers that handlers wait for
 // may follow them. A request counts until the transport has accepted its answer. Notifications
-// above [Config.MaxNotifications] are dropped. Ids and method names have at most 1024 bytes, and
-// the params of initialize [Config.MaxInitialize]. The transport limits the length of a message.
+// above [Limits].Notifications are dropped. Ids and method names have at most 1024 bytes, and
+// the params of initialize [Limits].Initialize. The transport limits the length of a message.
 // When its queue is full, writers wait. When thousands of rejections or 4 MiB of them are pending
 // too, the session stops reading. A peer that reads slowly is served. If it reads nothing for a
 // long time, the transport fails, and the session ends.
@@ -54,6 +54,6 @@
 //
 // A session implements the parts of tasks that belong to the base protocol: which requests may ask
 // for a task, that these are never cancelled by notification, and that their progress continues
-// after the result. Middleware does the rest; see [Request.Keep], [Request.Task],
-// [Session.NewReporter], [Session.NewTracker], [WithPeer] and [AddMeta].
+// after the result. Middleware of the packages below runtime/task does the rest. It calls what
+// Internals of a Session and of a Request return, which only packages of this module can.
 package session

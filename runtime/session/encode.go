@@ -12,6 +12,7 @@ import (
 	"github.com/mcpwire/mcpwire/internal/jsonfault"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/engine"
+	"github.com/mcpwire/mcpwire/runtime/internal/methods"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
@@ -49,7 +50,7 @@ func encodeOutcome(log *slog.Logger, req *Request, result codec.Encoder, err err
 		err = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: the result cannot be encoded"}
 	}
 	boundary.Report(log, "handler panicked", err, "method", req.Method)
-	failed = req.Failure(err)
+	failed = wireError(req.Traits(), err)
 	return engine.EncodeError(req.ID, failed), failed
 }
 
@@ -63,10 +64,17 @@ func refusal(err *transport.MessageError) []byte {
 	return engine.EncodeError(err.ID, cause)
 }
 
+// Raw is a JSON text as a [codec.Encoder]. It is written byte for byte, unless it has line breaks
+// outside of strings: then white space is removed.
+type Raw json.RawMessage
+
+// EncodeJSON validates and writes the text.
+func (r Raw) EncodeJSON(w *wire.Writer) { w.Raw(json.RawMessage(r)) }
+
 // encodeCall encodes a request, or a notification if id is zero. It adds meta and, unless it is
 // nil, request to the _meta of the params. If it does so without decoding them, it also returns the
 // params as they are in the text, because transports over HTTP read them; otherwise nil.
-func encodeCall(id jsonrpc.ID, method string, params codec.Encoder, meta []metaMember, request *requestMeta) (text []byte, encoded json.RawMessage, err error) {
+func encodeCall(id jsonrpc.ID, method string, params codec.Encoder, meta []methods.MetaMember, request *requestMeta) (text []byte, encoded json.RawMessage, err error) {
 	if request == nil && len(meta) > 0 {
 		request = noRequestMeta
 	}
@@ -84,7 +92,7 @@ func encodeCall(id jsonrpc.ID, method string, params codec.Encoder, meta []metaM
 				return nil, nil, err
 			}
 		}
-		raw, err := addMeta(raw, meta)
+		raw, err := methods.AddMetaMembers(raw, meta)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -129,25 +137,10 @@ func writeObject(w *wire.Writer, name string, v codec.Encoder, fault error) {
 	if _, raw := v.(Raw); raw || !bytes.HasPrefix(b[at:], metaFirst) {
 		return
 	}
-	if err := checkMetaKeys(b[at+len(metaFirst):]); err != nil {
+	if err := methods.CheckMetaKeys(b[at+len(metaFirst):]); err != nil {
 		w.Fail(name, err)
 	}
 }
 
 // metaFirst is how values with a _meta begin: the members of generated types are sorted.
 var metaFirst = []byte(`{"_meta":`)
-
-// checkMetaKeys checks the keys of the object at the beginning of text.
-func checkMetaKeys(text []byte) (err error) {
-	codec.ReadPart(text, func(r *wire.Reader) {
-		r.Object()
-		for key, more := r.NextKey(); more; key, more = r.NextKey() {
-			if metaKeyFault(key) != "" {
-				err = CheckMetaKey(string(key))
-				return
-			}
-			r.Skip()
-		}
-	})
-	return err
-}

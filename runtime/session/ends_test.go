@@ -16,6 +16,8 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/internal/sessiontest"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/methods"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
@@ -189,7 +191,7 @@ func TestOnProgressIsNotCalledAfterReturn(t *testing.T) {
 		t.Run(by, bubble(func(t *testing.T) {
 			c, _ := sessiontest.Pair(t, sessiontest.Side{}, toolServer(func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 				for i := 1; ctx.Err() == nil; i++ {
-					req.Progress().Report(session.Progress{Value: float64(i)})
+					req.Internals(boundary.Caller{}).Progress().Report(session.Progress{Value: float64(i)})
 					time.Sleep(100 * time.Millisecond)
 				}
 				return nil, nil
@@ -310,7 +312,7 @@ func TestTimeoutStartsAgainAfterInputRequest(t *testing.T) {
 
 // Proves LIFE-01.
 func TestNotificationsWaitForHandshake(t *testing.T) {
-	handler := func(got *methods) session.Handler {
+	handler := func(got *methodNames) session.Handler {
 		return func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 			got.mu.Lock()
 			defer got.mu.Unlock()
@@ -319,7 +321,7 @@ func TestNotificationsWaitForHandshake(t *testing.T) {
 		}
 	}
 	t.Run("server", bubble(func(t *testing.T) {
-		var got methods
+		var got methodNames
 		slow := func(next session.Handler) session.Handler {
 			return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 				if req.Method == "initialize" {
@@ -348,7 +350,7 @@ func TestNotificationsWaitForHandshake(t *testing.T) {
 		p.take()
 	}))
 	t.Run("client", bubble(func(t *testing.T) {
-		var got methods
+		var got methodNames
 		p, conn := newPeer(t)
 		done := make(chan *session.Session)
 		go func() {
@@ -373,13 +375,13 @@ func TestNotificationsWaitForHandshake(t *testing.T) {
 	}))
 }
 
-// methods records the names of the methods that a handler has received.
-type methods struct {
+// methodNames records the names of the methods that a handler has received.
+type methodNames struct {
 	mu    sync.Mutex
 	names []string
 }
 
-func (m *methods) String() string {
+func (m *methodNames) String() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return strings.Join(m.names, " ")
@@ -498,7 +500,7 @@ func TestMetaKeysAreChecked(t *testing.T) {
 			if (err == nil) != valid {
 				t.Errorf("notification with %q: %v", key, err)
 			}
-			_, err = session.AddMeta(json.RawMessage(`{}`), key, codec.IntScalar(1))
+			_, err = methods.AddMeta(json.RawMessage(`{}`), key, codec.IntScalar(1))
 			if (err == nil) != valid {
 				t.Errorf("AddMeta with %q: %v", key, err)
 			}
@@ -531,13 +533,13 @@ func TestMetaKeysAreChecked(t *testing.T) {
 // A session holds no memory for a Tracker that has become unreachable.
 func TestUnreachableTrackersAreRemoved(t *testing.T) {
 	c, _ := pair(t, nil, func(context.Context, *session.Request) (codec.Encoder, error) { return nil, nil })
-	kept := c.NewTracker()
+	kept := c.Internals(boundary.Caller{}).NewTracker()
 	before := heap()
 	for i := range 3000 {
-		c.NewTracker()
-		c.NewTrackerOfTask(fmt.Sprint(i))
-		c.NewTrackerOfTask("the same")
-		if _, err := c.NewTrackerFor(codec.StringScalar(fmt.Sprintf("a token with some text %d", i))); err != nil {
+		c.Internals(boundary.Caller{}).NewTracker()
+		c.Internals(boundary.Caller{}).NewTrackerOfTask(fmt.Sprint(i))
+		c.Internals(boundary.Caller{}).NewTrackerOfTask("the same")
+		if _, err := c.Internals(boundary.Caller{}).NewTrackerFor(codec.StringScalar(fmt.Sprintf("a token with some text %d", i))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -551,7 +553,7 @@ func TestUnreachableTrackersAreRemoved(t *testing.T) {
 	if held >= 1<<20 { // a map keeps its size
 		t.Errorf("unreachable trackers hold %d KiB", held>>10)
 	}
-	if _, err := c.NewTrackerFor(kept.Token()); err != session.ErrTokenInUse {
+	if _, err := c.Internals(boundary.Caller{}).NewTrackerFor(kept.Token()); err == nil || !strings.Contains(err.Error(), "token is in use") {
 		t.Errorf("a Tracker that is in use: %v", err)
 	}
 	runtime.KeepAlive(kept)

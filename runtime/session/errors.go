@@ -59,13 +59,10 @@ var (
 	// ErrTimeout is returned if the peer did not answer in time. It matches
 	// [context.DeadlineExceeded].
 	ErrTimeout error = &timeoutError{}
-	// ErrHeaders is returned if a server has rejected a modern request because its HTTP headers do
-	// not match its params, for instance because a tool has changed. The error of the server is
-	// wrapped too.
-	ErrHeaders = errors.New("session: server rejected the headers of the request")
-	// ErrTokenInUse is returned for a progress token that belongs to another operation.
-	ErrTokenInUse = errors.New("session: progress token is in use")
 )
+
+// errTokenInUse is returned for a progress token that belongs to another operation.
+var errTokenInUse = errors.New("session: progress token is in use")
 
 type timeoutError struct{}
 

@@ -9,6 +9,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
@@ -52,8 +53,8 @@ func TestFailureHasTheCodesOfTheRevision(t *testing.T) {
 		{mcp.Revision20251125, missing, jsonrpc.CodeInternalError},
 		{mcp.Revision20260728, missing, -32021},
 	} {
-		req := session.NewRequest(codec.IntScalar(1), "tools/call", nil, test.revision)
-		if got := req.Failure(test.err).Code; got != test.want {
+		req := new(session.Request).Internals(boundary.Caller{}).Stored(codec.IntScalar(1), "tools/call", nil, test.revision)
+		if got := req.Internals(boundary.Caller{}).Failure(test.err).Code; got != test.want {
 			t.Errorf("%s: %v: code %d, want %d", test.revision, test.err, got, test.want)
 		}
 	}

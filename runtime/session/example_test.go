@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/internal/sessiontest"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
@@ -27,6 +28,11 @@ func (counter) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.
 	return &mcp.CallToolResult{Content: []mcp.ContentBlock{&mcp.TextContent{Text: "done"}}}, nil
 }
 
+// count is the handler of the server.
+func count(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+	return mcp.DispatchServer(ctx, counter{}, req.Revision(), req.Method, req.Params)
+}
+
 // A server and a client in one process, and a call with progress.
 func Example() {
 	ctx := context.Background()
@@ -34,7 +40,7 @@ func Example() {
 	server := session.Serve(b, &mcp.InitializeResult{
 		ServerInfo:   mcp.Implementation{Name: "counter", Version: "1"},
 		Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}},
-	}, &session.Config{Handler: session.ServerHandler(counter{}, nil), Limits: session.Limits{ProgressInterval: -1}})
+	}, &session.Config{Handler: count, Limits: session.Limits{ProgressInterval: -1}})
 	client, err := session.Connect(ctx, a, &mcp.InitializeRequestParams{
 		ClientInfo: mcp.Implementation{Name: "example", Version: "1"},
 	}, nil)
@@ -64,13 +70,13 @@ func Example() {
 }
 
 // Custom methods, and middleware that prints the received messages.
-func ExampleMethods() {
+func ExampleHandler() {
 	ctx := context.Background()
 	a, b := inmemory.Pair(inmemory.Options{})
 	handled := make(chan string, 3)
 	server := session.Serve(b, nil, &session.Config{
 		Hooks: session.Hooks{Receiving: []session.Middleware{reportHandled(handled)}},
-		Handler: session.Methods(map[string]session.Handler{
+		Handler: sessiontest.Methods(map[string]session.Handler{
 			"example.com/echo": func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 				return session.Raw(req.Params), nil
 			},
@@ -112,7 +118,7 @@ func ExampleServe() {
 	s := session.Serve(stdio.Server(stdio.Options{}), &mcp.InitializeResult{
 		ServerInfo:   mcp.Implementation{Name: "counter", Version: "1"},
 		Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}},
-	}, &session.Config{Handler: session.ServerHandler(counter{}, nil)})
+	}, &session.Config{Handler: count})
 	if err := s.Wait(); err != nil { // returns when the client has disconnected
 		log.Fatal(err)
 	}
@@ -139,14 +145,4 @@ func ExampleConnect() {
 	for _, tool := range list.Tools {
 		fmt.Println(tool.Name)
 	}
-}
-
-// AddMeta adds metadata to a message that another program has created.
-func ExampleAddMeta() {
-	out, err := session.AddMeta([]byte(`{"name":"add","_meta":{"progressToken":1}}`), "example.com/trace", session.Raw(`{"id":"7f"}`))
-	fmt.Println(string(out), err)
-	fmt.Println(session.CheckMetaKey("a b") != nil, session.ReservedMetaKey("dev.mcp/trace"))
-	// Output:
-	// {"name":"add","_meta":{"progressToken":1,"example.com/trace":{"id":"7f"}}} <nil>
-	// true true
 }

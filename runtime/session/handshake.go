@@ -21,7 +21,7 @@ const (
 
 // agreement is the outcome of the handshake so far. It is immutable: an update replaces it.
 type agreement struct {
-	role     Role // of this side
+	role     role // of this side
 	phase    phase
 	revision mcp.Revision
 	client   *mcp.InitializeRequestParams
@@ -45,7 +45,7 @@ type handshake struct {
 	confirmed bool          // initialized arrived while initialize was being handled
 }
 
-func newHandshake(role Role) *handshake {
+func newHandshake(role role) *handshake {
 	h := &handshake{ready: make(chan struct{})}
 	h.current.Store(&agreement{role: role})
 	return h

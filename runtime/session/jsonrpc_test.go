@@ -14,13 +14,14 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/internal/jsonfault"
+	"github.com/mcpwire/mcpwire/internal/sessiontest"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
 // custom returns a handler of custom methods.
 func custom() session.Handler {
-	return session.Methods(map[string]session.Handler{
+	return sessiontest.Methods(map[string]session.Handler{
 		"x/nothing": func(context.Context, *session.Request) (codec.Encoder, error) { return nil, nil },
 		"x/raw": func(context.Context, *session.Request) (codec.Encoder, error) {
 			return session.Raw(`{"z": 1.0,  "a":[1e3]}`), nil
@@ -41,7 +42,7 @@ func custom() session.Handler {
 		},
 		"x/panic":  func(context.Context, *session.Request) (codec.Encoder, error) { panic("no") },
 		"x/params": func(_ context.Context, r *session.Request) (codec.Encoder, error) { return session.Raw(r.Params), nil },
-	}, session.ServerHandler(tools{}, nil))
+	}, sessiontest.ServerHandler(tools{}, nil))
 }
 
 // Proves JSONRPC-03, JSONRPC-05, JSONRPC-06, JSONRPC-07, JSONRPC-08, JSONRPC-09, JSONRPC-11,
@@ -363,7 +364,7 @@ func (h *countingHandler) ToolListChanged(context.Context, *mcp.NotificationPara
 func TestClientHandlerServesRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &countingHandler{}
-		_, p := connect(t, &session.Config{Handler: session.ClientHandler(h, h)}, mcp.ClientCapabilities{Roots: &mcp.ClientCapabilitiesRoots{}})
+		_, p := connect(t, &session.Config{Handler: sessiontest.ClientHandler(h, h)}, mcp.ClientCapabilities{Roots: &mcp.ClientCapabilitiesRoots{}})
 		p.talk(`
 			> {"jsonrpc":"2.0","id":1,"method":"roots/list"}
 			< {"jsonrpc":"2.0","id":1,"result":{"roots":[{"uri":"file:///a"}]}}
@@ -377,7 +378,7 @@ func TestClientHandlerServesRequests(t *testing.T) {
 		}
 	})
 	for name, handler := range map[string]session.Handler{
-		"no handler": nil, "no methods": session.Methods(nil, nil), "no client": session.ClientHandler(nil, nil), "no server": session.ServerHandler(nil, nil),
+		"no handler": nil, "no methods": sessiontest.Methods(nil, nil), "no client": sessiontest.ClientHandler(nil, nil), "no server": sessiontest.ServerHandler(nil, nil),
 	} {
 		t.Run(name, bubble(func(t *testing.T) {
 			_, p := connect(t, &session.Config{Handler: handler}, mcp.ClientCapabilities{Roots: &mcp.ClientCapabilitiesRoots{}})

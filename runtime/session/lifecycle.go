@@ -22,12 +22,13 @@ import (
 // revision and what the server has said of itself, and each of its requests carries the revision,
 // the client info and the capabilities of params. Connect performs the handshake if the server
 // answers with another error than those of modern revisions, or not within five seconds. If cfg has
-// only revisions without sessions, it fails with [ErrNotModern] instead. If cfg knows the server,
-// see [Protocol].Known, Connect sends no server/discover.
+// only revisions without sessions, it fails with [ErrNotModern] instead. A client of package client
+// that knows the server sends no server/discover.
 //
-// Connect closes conn if it fails: with the error of [Config.Check], with a [*VersionError] if the server chooses a revision that is
-// not in cfg, with the error of the server, with the cause of ctx, or with the error of the
-// connection (MCP lifecycle, "Initialization").
+// Connect closes conn if it fails: with an error that names the invalid numbers of cfg, with a
+// [*VersionError] if the server chooses a revision that is not in cfg, with the error of the
+// server, with the cause of ctx, or with the error of the connection (MCP lifecycle,
+// "Initialization").
 //
 // If conn is a [transport.Reopener] and the server loses the session, or does not answer
 // the Limits.MissedPings of cfg in pings, the Session opens a new one
@@ -38,7 +39,7 @@ import (
 // It ends if the server rejects the new session or chooses another revision. See
 // [Hooks].Reopened.
 func Connect(ctx context.Context, conn transport.Conn, params *mcp.InitializeRequestParams, cfg *Config) (*Session, error) {
-	s, invalid := newSession(conn, RoleClient, cfg)
+	s, invalid := newSession(conn, roleClient, cfg)
 	_, sessions := modern.Split(s.cfg.Revisions)
 	client := initializeParams(params, append(sessions, s.cfg.Revisions[0])[0])
 	s.handshake.set(func(a *agreement) { a.client = client })
@@ -102,7 +103,8 @@ func (s *Session) opens(ctx context.Context, r handshakeResult) error {
 }
 
 // Serve opens a session as the server of conn and returns at once; see [Session.Ready] and
-// [Session.Wait]. If cfg is invalid, the session has ended; see [Config.Check]. Otherwise it answers
+// [Session.Wait]. If cfg is invalid, the session has ended, and Wait returns an error
+// that names each invalid number. Otherwise it answers
 // initialize with result, and sets the protocol version in it. The
 // session owns conn (MCP lifecycle, "Initialization"). If conn is a [transport.Persister] that
 // belongs to a stored session, Serve restores it: the session is ready at once, and rejects
@@ -112,7 +114,7 @@ func Serve(conn transport.Conn, result *mcp.InitializeResult, cfg *Config) *Sess
 	if state, ok := restored(conn, result); ok {
 		return restore(conn, state, cfg)
 	}
-	s, invalid := newSession(conn, RoleServer, cfg)
+	s, invalid := newSession(conn, roleServer, cfg)
 	var own mcp.InitializeResult
 	if result != nil {
 		own = *result
@@ -130,14 +132,14 @@ type State struct {
 }
 
 // State returns the outcome of the handshake. ok is false before the handshake is complete.
-func (s *Session) State() (state State, ok bool) {
+func (s sessionInternals) State() (state State, ok bool) {
 	a := s.handshake.current.Load()
 	return State{a.revision, a.client, a.server}, a.phase == phaseReady
 }
 
 // restore opens a session as the server of conn with the state of an earlier session.
 func restore(conn transport.Conn, state State, cfg *Config) *Session {
-	s, invalid := newSession(conn, RoleServer, cfg)
+	s, invalid := newSession(conn, roleServer, cfg)
 	s.calls.idPrefix += rand.Text() + "-"
 	s.handshake.set(func(a *agreement) {
 		a.revision, a.client, a.server, a.phase = state.Revision, state.Client, state.Server, phaseReady

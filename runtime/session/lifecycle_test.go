@@ -15,6 +15,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/internal/sessiontest"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
@@ -160,7 +161,9 @@ func TestRequestIDsHavePrefix(t *testing.T) {
 		p, conn := newPeer(t)
 		done := make(chan error)
 		go func() { // ends with Ping
-			s, err := session.Connect(t.Context(), conn, nil, &session.Config{Protocol: session.Protocol{IDPrefix: "a-"}})
+			var cfg session.Config
+			cfg.Internals(boundary.Caller{}).IDPrefix = "a-"
+			s, err := session.Connect(t.Context(), conn, nil, &cfg)
 			if err == nil {
 				err = s.Ping(t.Context())
 				s.Close()
@@ -371,7 +374,7 @@ func TestOnlyNegotiatedMethodsAreSent(t *testing.T) {
 					}
 					_, rejected := errors.AsType[*session.CapabilityError](err)
 					if want := m.From&side.from != 0 && c.want(m, side.from); want == rejected {
-						t.Errorf("%s from the %s: %v", m.Name, side.s.Role(), err)
+						t.Errorf("%s, server %v: %v", m.Name, side.s.Internals(boundary.Caller{}).IsServer(), err)
 					}
 				}
 				if err := side.s.Notify(t.Context(), "x/y", nil); err != nil {
@@ -381,17 +384,17 @@ func TestOnlyNegotiatedMethodsAreSent(t *testing.T) {
 			asTask := &mcp.CallToolRequestParams{Name: "t", Task: &mcp.TaskMetadata{}}
 			_, err := client.Call(t.Context(), "tools/call", asTask)
 			_, rejected := errors.AsType[*session.CapabilityError](err)
-			if want := c.rev == mcp.Revision20251125 && c.server.Tasks != nil; want == rejected || want != client.PeerTakesTask("tools/call") || want != server.TakesTask("tools/call") {
+			if want := c.rev == mcp.Revision20251125 && c.server.Tasks != nil; want == rejected || want != client.Internals(boundary.Caller{}).PeerTakesTask("tools/call") || want != server.Internals(boundary.Caller{}).TakesTask("tools/call") {
 				t.Errorf("tools/call as a task: %v", err)
 			}
 			for _, method := range []string{"sampling/createMessage", "elicitation/create"} {
 				_, err := server.Call(t.Context(), method, session.Raw(`{"task":{}}`))
 				_, rejected := errors.AsType[*session.CapabilityError](err)
-				if want := c.rev == mcp.Revision20251125 && c.client.Tasks != nil; want == rejected || want != server.PeerTakesTask(method) || want != client.TakesTask(method) {
+				if want := c.rev == mcp.Revision20251125 && c.client.Tasks != nil; want == rejected || want != server.Internals(boundary.Caller{}).PeerTakesTask(method) || want != client.Internals(boundary.Caller{}).TakesTask(method) {
 					t.Errorf("%s as a task: %v", method, err)
 				}
 			}
-			if client.PeerTakesTask("tools/list") || server.TakesTask("tools/list") {
+			if client.Internals(boundary.Caller{}).PeerTakesTask("tools/list") || server.Internals(boundary.Caller{}).TakesTask("tools/list") {
 				t.Error("tools/list was declared as a task method")
 			}
 		}))
@@ -511,7 +514,7 @@ func TestEveryRequestHasTimeout(t *testing.T) {
 func TestProgressExtendsTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := open(t, nil)
-		tracker := s.NewTracker()
+		tracker := s.Internals(boundary.Caller{}).NewTracker()
 		defer tracker.Close()
 		start := time.Now()
 		done := make(chan error)
@@ -574,11 +577,11 @@ func (c restoredConn) Restored() (mcp.Revision, []byte, bool) { return c.revisio
 func TestRestoreOverAnotherConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := serve(t, nil)
-		if _, ok := s.State(); ok {
+		if _, ok := s.Internals(boundary.Caller{}).State(); ok {
 			t.Error("State is set before the handshake")
 		}
 		p.talk(handshake)
-		state, ok := s.State()
+		state, ok := s.Internals(boundary.Caller{}).State()
 		if !ok {
 			t.Fatal("State is not set after the handshake")
 		}

@@ -165,7 +165,10 @@ func TestCallTimeoutCoversWaitingForRoom(t *testing.T) {
 		go s.Ping(t.Context()) // fills the queue, and ends with the session
 		synctest.Wait()
 		for want, call := range map[time.Duration]func() error{
-			time.Second: func() error { return s.With(session.Timeout(time.Second)).Ping(t.Context()) },
+			time.Second: func() error {
+				_, err := s.With(session.Timeout(time.Second)).Call(t.Context(), "ping", nil)
+				return err
+			},
 			2 * time.Second: func() error {
 				ctx, cancel := context.WithTimeoutCause(t.Context(), 2*time.Second, session.ErrTimeout)
 				defer cancel()
@@ -174,7 +177,8 @@ func TestCallTimeoutCoversWaitingForRoom(t *testing.T) {
 			3 * time.Second: func() error {
 				ctx, cancel := context.WithTimeoutCause(t.Context(), 3*time.Second, session.ErrTimeout)
 				defer cancel()
-				return s.With(session.Timeout(0)).Ping(ctx)
+				_, err := s.With(session.Timeout(0)).Call(ctx, "ping", nil)
+				return err
 			},
 		} {
 			start := time.Now()

@@ -184,7 +184,8 @@ func TestLongIDsMethodsAndTokensAreRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		long := strings.Repeat("x", 1025)
 		_, p := open(t, &session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
-			return nil, req.Progress().Report(session.Progress{Value: 1})
+			peer, _ := session.PeerFrom(ctx)
+			return nil, peer.Report(session.Progress{Value: 1})
 		}})
 		p.talk(`
 			> {"jsonrpc":"2.0","id":"` + long + `","method":"x"}

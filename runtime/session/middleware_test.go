@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/internal/sessiontest"
+	"github.com/mcpwire/mcpwire/runtime/internal/methods"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
@@ -116,7 +117,7 @@ func TestAddMetaKeepsOtherMembers(t *testing.T) {
 		{`{"a":1,"a":2}`, ``},
 		{`{"a":1`, ``},
 	} {
-		got, err := session.AddMeta(json.RawMessage(c.in), "k", codec.StringScalar("v"))
+		got, err := methods.AddMeta(json.RawMessage(c.in), "k", codec.StringScalar("v"))
 		if string(got) != c.want || (err != nil) != (c.want == "") {
 			t.Errorf("%s: got %s, %v", c.in, got, err)
 		}

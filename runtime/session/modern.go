@@ -17,29 +17,30 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// ModernRevisions returns the protocol revisions without sessions, newest first. A [Responder]
-// serves them.
+// ModernRevisions returns the protocol revisions without sessions, newest first. A
+// server of package server serves them.
 func ModernRevisions() []mcp.Revision { return modern.Revisions() }
 
-// Responder serves modern requests: those of revisions without sessions, such as 2026-07-28. It is
+// responder serves modern requests: those of revisions without sessions, such as 2026-07-28. It is
 // a [transport.Responder] for transports with a connection for each request, such as Streamable
-// HTTP, and the Responder in [Protocol] of sessions. Its methods may be called by many goroutines.
-// Create it with [NewResponder], and end it with Shutdown or Close.
-type Responder struct {
+// HTTP, and that of sessions. Its methods may be called by many goroutines. End it with Shutdown or
+// Close.
+type responder struct {
 	side
 	supported []mcp.Revision // see Supported
 	activity  engine.Activity
 	set       engine.Set // of the requests that belong to no connection of a session
 }
 
-// NewResponder returns a Responder. Of the configuration, it uses Handler, Principal and
-// Logger, Hooks but for Reopened, Protocol.ExtensionMethods and Limits.ProgressInterval. The
-// transport limits how many requests it serves at once. If Revisions names modern revisions, only these are served.
-func NewResponder(cfg *Config) *Responder {
-	r := new(Responder)
+// NewResponder returns a Responder: a server of requests without a session. Of the Config, it uses
+// Handler, Principal, Logger, Hooks but for Reopened, State, ExtensionMethods and
+// Limits.ProgressInterval. The transport limits how many requests it serves at once. If Revisions
+// names modern revisions, only these are served.
+func (c configInternals) NewResponder() *responder {
+	r := new(responder)
 	r.set = engine.Set{SharesIDs: true, Activity: &r.activity}
 	var invalid error
-	r.cfg, invalid = cfg.complete()
+	r.cfg, invalid = c.cfg.complete()
 	if invalid != nil {
 		r.cfg.Logger.Error("invalid configuration", "error", invalid)
 	}
@@ -59,12 +60,12 @@ func NewResponder(cfg *Config) *Responder {
 }
 
 // Revisions implements [transport.Responder].
-func (r *Responder) Revisions() []mcp.Revision { return slices.Clone(r.cfg.Revisions) }
+func (r *responder) Revisions() []mcp.Revision { return slices.Clone(r.cfg.Revisions) }
 
 // Supported returns the revisions for server/discover and for the errors of requests with another
 // version: the modern ones that are served, then those of sessions. The latter are those in the
 // Revisions of the configuration or, if that is nil, those of [Revisions].
-func (r *Responder) Supported() []mcp.Revision { return slices.Clone(r.supported) }
+func (r *responder) Supported() []mcp.Revision { return slices.Clone(r.supported) }
 
 // responded is a request, or a notification, that belongs to no connection of a session. It is the
 // Reply of its exchange.
@@ -94,7 +95,7 @@ func (c *responded) Cancel(cause error) {
 }
 
 // Receive implements [transport.Responder].
-func (r *Responder) Receive(m transport.Message) {
+func (r *responder) Receive(m transport.Message) {
 	message, invalid := m.Parse()
 	until, ok := m.Context.(*lazyctx.Child)
 	if !ok {
@@ -122,7 +123,7 @@ func (r *Responder) Receive(m transport.Message) {
 	}
 	switch {
 	case err != nil:
-		failed := req.Failure(err)
+		failed := wireError(req.Traits(), err)
 		if !req.IsNotification() {
 			r.cfg.rejected(req.Method, failed)
 		}
@@ -138,7 +139,7 @@ func (r *Responder) Receive(m transport.Message) {
 
 // versionIn returns the version that a request names, or the error that rejects it. The _meta of a
 // notification may be absent. to may be nil.
-func (r *Responder) versionIn(req *Request, to transport.Reply) (version string, fault *jsonrpc.Error) {
+func (r *responder) versionIn(req *Request, to transport.Reply) (version string, fault *jsonrpc.Error) {
 	if req.IsNotification() && !modern.Is(req.Params) {
 		return string(r.cfg.Revisions[0]), nil
 	}
@@ -151,7 +152,7 @@ func (r *Responder) versionIn(req *Request, to transport.Reply) (version string,
 
 // check sets the revision of a request that names version. It fails with fault if the request
 // cannot be read, or if the version is not served or does not have the method.
-func (r *Responder) check(req *Request, version string, fault *jsonrpc.Error) error {
+func (r *responder) check(req *Request, version string, fault *jsonrpc.Error) error {
 	req.revision = r.cfg.Revisions[0] // also for the error of a request in another one
 	if fault != nil {
 		return fault
@@ -162,7 +163,7 @@ func (r *Responder) check(req *Request, version string, fault *jsonrpc.Error) er
 	req.revision = mcp.Revision(version)
 	m, ok := mcp.LookupMethod(req.Method)
 	undefined := ok && !defines(req.revision, &m, req.IsNotification(), mcp.FromClient)
-	if extended := r.cfg.Protocol.ExtensionMethods; undefined && extended != nil && !req.IsNotification() {
+	if extended := r.cfg.inner.ExtensionMethods; undefined && extended != nil && !req.IsNotification() {
 		undefined = !extended(req.Method)
 	}
 	if undefined || len(req.Method) > maxMethod {
@@ -172,9 +173,10 @@ func (r *Responder) check(req *Request, version string, fault *jsonrpc.Error) er
 }
 
 // Shutdown ends the Responder in order. It rejects further requests, ends the contexts of those
-// that only wait, see [Request.EndOnShutdown], and waits for the others. If ctx ends first, it ends
-// the contexts of all requests and returns the cause of ctx without waiting for their handlers.
-func (r *Responder) Shutdown(ctx context.Context) error {
+// that only wait, see EndOnShutdown of a request, and waits for the others. If ctx ends first, it
+// ends the contexts of all requests and returns the cause of ctx without waiting for their
+// handlers.
+func (r *responder) Shutdown(ctx context.Context) error {
 	r.set.Shutdown()
 	select {
 	case <-r.activity.Done():
@@ -187,7 +189,7 @@ func (r *Responder) Shutdown(ctx context.Context) error {
 
 // Close rejects further requests, ends the contexts of all others, and waits for their handlers. A
 // handler must not call it.
-func (r *Responder) Close() error {
+func (r *responder) Close() error {
 	r.set.Close(engine.Closing())
 	<-r.activity.Done()
 	return nil

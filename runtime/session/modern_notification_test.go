@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/internal/sessiontest"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
@@ -34,7 +35,7 @@ func serveBoth(t *testing.T) (p *peer, handled func() []string, logged func() st
 		if !req.Traits().Sessionless {
 			return nil, nil
 		}
-		req.EndOnShutdown()
+		req.Internals(boundary.Caller{}).EndOnShutdown()
 		peer, _ := session.PeerFrom(ctx)
 		if _, err := peer.Call(ctx, "ping", nil); !errors.As(err, new(*session.CapabilityError)) {
 			t.Errorf("a request to the client fails with %v", err)
@@ -42,11 +43,11 @@ func serveBoth(t *testing.T) (p *peer, handled func() []string, logged func() st
 		peer.Report(session.Progress{Value: 1})
 		return nil, peer.Notify(ctx, "notifications/message", session.Raw(`{}`)) // has no response stream
 	}
-	responder := session.NewResponder(&session.Config{Handler: handler})
+	responder := newResponder(&session.Config{Handler: handler})
 	t.Cleanup(func() { responder.Close() })
-	_, p = serve(t, &session.Config{
-		Handler: handler, Protocol: session.Protocol{Responder: responder}, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
-	})
+	_, p = serve(t, with(responder, session.Config{
+		Handler: handler, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	}))
 	handled = func() []string {
 		p.take()
 		out := got
@@ -102,11 +103,11 @@ func TestHandleTakesNotificationOfResponder(t *testing.T) {
 			got = append(got, req.Method)
 			return nil, nil
 		}}}, sessiontest.Side{})
-		responder := session.NewResponder(&session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
-			return c.Handle(ctx, req.Clone())
+		responder := newResponder(&session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			return c.Internals(boundary.Caller{}).Handle(ctx, req.Clone())
 		}})
 		defer responder.Close()
-		_, p := serve(t, &session.Config{Protocol: session.Protocol{Responder: responder}})
+		_, p := serve(t, with(responder, session.Config{}))
 		p.talk(`> {"jsonrpc":"2.0","method":"custom/event","params":{` + modernMeta + `}}`)
 		if diff := cmp.Diff([]string{"custom/event"}, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -122,18 +123,18 @@ func TestClientExtension(t *testing.T) {
 			if req.IsNotification() || req.Method == "initialize" {
 				return nil, nil
 			}
-			req.ProgressToken() // reads the _meta
+			req.Internals(boundary.Caller{}).ProgressToken() // reads the _meta
 			for _, req := range []*session.Request{req, req.Clone()} {
-				settings, ok := req.ClientExtension("x/y")
-				req.Detach([]byte(`{"_meta":{` + modern + `{"extensions":{"x/y":"other"}}}}`))
-				other, _ := req.ClientExtension("x/y")
+				settings, ok := req.Internals(boundary.Caller{}).ClientExtension("x/y")
+				req.Internals(boundary.Caller{}).Detach([]byte(`{"_meta":{` + modern + `{"extensions":{"x/y":"other"}}}}`))
+				other, _ := req.Internals(boundary.Caller{}).ClientExtension("x/y")
 				got = append(got, fmt.Sprintf("%s %t %s", string(settings), ok, string(other)))
 			}
 			return nil, nil
 		}
-		responder := session.NewResponder(&session.Config{Handler: handler})
+		responder := newResponder(&session.Config{Handler: handler})
 		defer responder.Close()
-		_, p := serve(t, &session.Config{Handler: handler, Protocol: session.Protocol{Responder: responder}})
+		_, p := serve(t, with(responder, session.Config{Handler: handler}))
 		var want []string
 		for i, x := range []struct{ capabilities, want string }{
 			{`{"sampling":{"extensions":{}},"extensions":{"a":1,"x/y":{"b":[2]}}}`, `{"b":[2]} true "other"`},
@@ -155,8 +156,8 @@ func TestClientExtension(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
-		rerun := session.NewRequest(codec.IntScalar(1), "tools/call", []byte(`{"_meta":{`+modern+`{"extensions":{"x/y":1}}}}`), "2026-07-28")
-		if settings, ok := rerun.ClientExtension("x/y"); string(settings) != "1" || !ok {
+		rerun := new(session.Request).Internals(boundary.Caller{}).Stored(codec.IntScalar(1), "tools/call", []byte(`{"_meta":{`+modern+`{"extensions":{"x/y":1}}}}`), "2026-07-28")
+		if settings, ok := rerun.Internals(boundary.Caller{}).ClientExtension("x/y"); string(settings) != "1" || !ok {
 			t.Errorf("re-run: %s, %t", settings, ok)
 		}
 	})(t)
@@ -171,8 +172,8 @@ func TestShutdownAnswersModernRequests(t *testing.T) {
 			<-release
 			return nil, nil
 		}
-		responder := session.NewResponder(&session.Config{Handler: handler})
-		s, p := serve(t, &session.Config{Handler: handler, Protocol: session.Protocol{Responder: responder}})
+		responder := newResponder(&session.Config{Handler: handler})
+		s, p := serve(t, with(responder, session.Config{Handler: handler}))
 		p.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait",` + modernMeta + `}}`)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

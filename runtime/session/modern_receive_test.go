@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
@@ -39,7 +40,7 @@ func (p *path) Answer(_ context.Context, text []byte, failed *jsonrpc.Error) err
 // A transport of others serves modern requests with a context and a Reply of its own.
 func TestResponderAnswersThroughReply(t *testing.T) {
 	gone := errors.New("the client has gone")
-	responder := session.NewResponder(&session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+	responder := newResponder(&session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 		peer, _ := session.PeerFrom(ctx)
 		if req.Method == "custom/wait" {
 			if err := peer.Notify(ctx, "custom/event", nil); err == nil {
@@ -81,4 +82,21 @@ func TestResponderAnswersThroughReply(t *testing.T) {
 			}
 		})
 	}
+}
+
+// newResponder returns a Responder with a configuration.
+func newResponder(cfg *session.Config) responder {
+	return cfg.Internals(boundary.Caller{}).NewResponder()
+}
+
+type responder interface {
+	transport.Responder
+	Shutdown(context.Context) error
+	Close() error
+}
+
+// with returns the configuration of a session with a Responder.
+func with(r responder, cfg session.Config) *session.Config {
+	cfg.Internals(boundary.Caller{}).Responder = r
+	return &cfg
 }

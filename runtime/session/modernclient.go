@@ -121,7 +121,7 @@ func (e *answerError) Error() string { return e.described.Error() }
 func (e *answerError) Unwrap() []error { return []error{e.described, e.answer} }
 
 // describe wraps an error answer to a modern request in the error of this package for its code: a
-// [*VersionError], a [*CapabilityError] or [ErrHeaders]. It returns other errors unchanged.
+// [*VersionError], a [*CapabilityError] or [modern.ErrHeaders]. It returns other errors unchanged.
 func describe(method string, err error) error {
 	answer, ok := errors.AsType[*jsonrpc.Error](err)
 	if !ok {
@@ -129,7 +129,7 @@ func describe(method string, err error) error {
 	}
 	switch answer.Code {
 	case modern.CodeHeaderMismatch:
-		return &answerError{fmt.Errorf("%w: %s: %s", ErrHeaders, method, answer.Message), answer}
+		return &answerError{fmt.Errorf("%w: %s: %s", modern.ErrHeaders, method, answer.Message), answer}
 	case modern.CodeMissingCapability:
 		return &answerError{&CapabilityError{Method: method, Capability: requiredCapabilities(answer), Own: true}, answer}
 	case modern.CodeUnsupportedVersion:
@@ -180,8 +180,8 @@ func requiredCapabilities(e *jsonrpc.Error) string {
 // input requests that arrive in the result of a request. The ID of a notification is the zero ID.
 // Handle returns the result and the error of the handler of a request, and nil at once for a
 // notification, or [ErrClosed] if the session has ended.
-func (s *Session) Handle(ctx context.Context, req *Request) (codec.Encoder, error) {
-	req.Session = s
+func (s sessionInternals) Handle(ctx context.Context, req *Request) (codec.Encoder, error) {
+	req.Session = s.Session
 	if s.life.over() {
 		return nil, s.life.err()
 	}
@@ -198,5 +198,5 @@ func (s *Session) Handle(ctx context.Context, req *Request) (codec.Encoder, erro
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.life.ctx, func() { cancel(context.Cause(s.life.ctx)) })()
-	return s.handle(NewContext(ctx, req), req)
+	return s.handle(requestInternals{req}.NewContext(ctx), req)
 }

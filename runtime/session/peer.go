@@ -55,10 +55,10 @@ func (r requestor) Notify(ctx context.Context, method string, params codec.Encod
 	}
 	defer boundary.Catch(&err)
 	if req, _ := FromContext(ctx); req != r.req {
-		ctx = NewContext(ctx, r.req)
+		ctx = requestInternals{r.req}.NewContext(ctx)
 	}
 	_, err = r.req.state.side.sender(ctx, &Call{Method: method, Params: params, Notification: true})
 	return err
 }
 
-func (r requestor) Report(p Progress) error { return r.req.Progress().Report(p) }
+func (r requestor) Report(p Progress) error { return requestInternals{r.req}.Progress().Report(p) }

@@ -16,6 +16,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/internal/sessiontest"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
@@ -23,7 +24,7 @@ import (
 func reporting(f func(ctx context.Context, r *session.Reporter)) session.Handler {
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 		if !req.IsNotification() {
-			f(ctx, req.Progress())
+			f(ctx, req.Internals(boundary.Caller{}).Progress())
 		}
 		return nil, nil
 	}
@@ -168,7 +169,7 @@ func TestReporterOutlivesItsRequest(t *testing.T) {
 			Hooks: session.Hooks{Sending: []session.SendMiddleware{related}},
 			Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 				if !req.IsNotification() {
-					r = req.Session.NewReporter(ctx, req.ProgressToken())
+					r = req.Session.Internals(boundary.Caller{}).NewReporter(ctx, req.Internals(boundary.Caller{}).ProgressToken())
 				}
 				return nil, nil
 			},
@@ -266,8 +267,8 @@ func TestProgressReachesItsCall(t *testing.T) {
 func TestTrackerOutlivesItsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := open(t, nil)
-		tracker := s.NewTracker()
-		if _, err := s.NewTrackerFor(tracker.Token()); err != session.ErrTokenInUse {
+		tracker := s.Internals(boundary.Caller{}).NewTracker()
+		if _, err := s.Internals(boundary.Caller{}).NewTrackerFor(tracker.Token()); err == nil || !strings.Contains(err.Error(), "token is in use") {
 			t.Errorf("got %v", err)
 		}
 		go s.With(session.Track(tracker)).Call(t.Context(), "roots/list", nil) // ends with the answer
@@ -294,7 +295,7 @@ func TestTrackerOutlivesItsRequest(t *testing.T) {
 		if diff := cmp.Diff([]float64{1, 2, 3}, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
-		again, err := s.NewTrackerFor(tracker.Token())
+		again, err := s.Internals(boundary.Caller{}).NewTrackerFor(tracker.Token())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -308,7 +309,7 @@ func TestTrackerOutlivesItsRequest(t *testing.T) {
 func TestTaskProgressIsTrackedWithoutToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := open(t, nil)
-		a, b, closed := s.NewTrackerOfTask("A"), s.NewTrackerOfTask("A"), s.NewTrackerOfTask("A")
+		a, b, closed := s.Internals(boundary.Caller{}).NewTrackerOfTask("A"), s.Internals(boundary.Caller{}).NewTrackerOfTask("A"), s.Internals(boundary.Caller{}).NewTrackerOfTask("A")
 		closed.Close()
 		if _, err := s.With(session.Track(a)).Call(t.Context(), "roots/list", nil); err == nil {
 			t.Error("a request with the tracker of a task succeeded")
@@ -321,7 +322,7 @@ func TestTaskProgressIsTrackedWithoutToken(t *testing.T) {
 		for name, test := range map[string]struct {
 			tracker *session.Tracker
 			want    []float64
-		}{"first": {a, []float64{0, 2}}, "second": {b, []float64{0, 2}}, "closed tracker": {closed, nil}, "tracker of a closed session": {s.NewTrackerOfTask("A"), nil}} {
+		}{"first": {a, []float64{0, 2}}, "second": {b, []float64{0, 2}}, "closed tracker": {closed, nil}, "tracker of a closed session": {s.Internals(boundary.Caller{}).NewTrackerOfTask("A"), nil}} {
 			var got []float64
 			for r := range test.tracker.Updates(t.Context()) {
 				got = append(got, r.Value)
@@ -337,7 +338,7 @@ func TestTaskProgressIsTrackedWithoutToken(t *testing.T) {
 func TestSlowReaderReceivesLastReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := open(t, nil)
-		tracker := s.NewTracker()
+		tracker := s.Internals(boundary.Caller{}).NewTracker()
 		for v := range 10_000 {
 			p.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`, tracker.Token(), v))
 		}
@@ -358,7 +359,7 @@ func TestSlowReaderReceivesLastReport(t *testing.T) {
 func TestUpdatesEndWithTheirContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := open(t, nil)
-		tracker, err := s.NewTrackerFor(codec.StringScalar("token"))
+		tracker, err := s.Internals(boundary.Caller{}).NewTrackerFor(codec.StringScalar("token"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -383,7 +384,7 @@ func TestUpdatesEndWithTheirContext(t *testing.T) {
 func TestLongMessageFillsTrackerQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := open(t, nil)
-		tracker := s.NewTracker()
+		tracker := s.Internals(boundary.Caller{}).NewTracker()
 		for v, size := range []int{10, 40_000, 40_000, 100_000, 10} {
 			p.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"message":%q}}`, tracker.Token(), v, strings.Repeat("m", size)))
 		}

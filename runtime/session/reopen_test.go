@@ -15,6 +15,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
@@ -302,7 +303,7 @@ func TestRequestsOfLostSessionAreWithdrawn(t *testing.T) {
 			case codec.StringScalar("late"):
 				t.Error("a request of the lost session was served")
 			case codec.StringScalar("kept"):
-				if !req.Keep() {
+				if !req.Internals(boundary.Caller{}).Keep() {
 					t.Error("the request was cancelled before the loss")
 				}
 			}
@@ -533,7 +534,7 @@ func TestLaterHandshakeReplacesCapabilities(t *testing.T) {
 		if got := s.Server().ServerInfo.Version; got != "2" {
 			t.Errorf("the server has version %s", got)
 		}
-		if !undeclared("tools/list") || undeclared("prompts/list") || !s.PeerTakesTask("tools/call") {
+		if !undeclared("tools/list") || undeclared("prompts/list") || !s.Internals(boundary.Caller{}).PeerTakesTask("tools/call") {
 			t.Error("the session uses the capabilities of the first server")
 		}
 	})

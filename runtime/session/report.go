@@ -19,7 +19,7 @@ type Progress struct {
 	Message string   // for people; may be empty
 }
 
-// Errors of [Reporter.Report].
+// Errors of the Report of a [Peer].
 var (
 	// ErrNotIncreasing is returned for a value that is not greater than the previous one.
 	ErrNotIncreasing = errors.New("session: progress does not increase")
@@ -27,11 +27,11 @@ var (
 	ErrProgressOver = errors.New("session: progress is over")
 )
 
-// Reporter sends the progress of one operation to the peer, at most once per
+// reporter sends the progress of one operation to the peer, at most once per
 // [Limits].ProgressInterval. It always sends the last report, unless Stop is called, and sends
 // nothing after the end. Methods of a nil Reporter, and of one without a token, accept reports and
 // send nothing. It may be used by many goroutines.
-type Reporter struct {
+type reporter struct {
 	to    jsonrpc.Notifier
 	cfg   *Config         // of the sender
 	ctx   context.Context // has the request that notifications belong to
@@ -52,18 +52,18 @@ type Reporter struct {
 // operations that outlive their request; for others see [Request.Progress]. Its notifications
 // belong to the request of ctx, if there is one, and pass through the sending middleware. The end
 // of ctx does not end the Reporter.
-func (s *Session) NewReporter(ctx context.Context, token mcp.ProgressToken) *Reporter {
-	return newReporter(s, &s.cfg, context.WithoutCancel(ctx), token)
+func (s sessionInternals) NewReporter(ctx context.Context, token mcp.ProgressToken) *reporter {
+	return newReporter(s.Session, &s.cfg, context.WithoutCancel(ctx), token)
 }
 
-func newReporter(to jsonrpc.Notifier, cfg *Config, ctx context.Context, token mcp.ProgressToken) *Reporter {
-	return &Reporter{to: to, cfg: cfg, ctx: ctx, token: token}
+func newReporter(to jsonrpc.Notifier, cfg *Config, ctx context.Context, token mcp.ProgressToken) *reporter {
+	return &reporter{to: to, cfg: cfg, ctx: ctx, token: token}
 }
 
 // Report accepts a report. It is sent when ProgressInterval has passed, unless a later report
 // replaces it. It fails with [ErrNotIncreasing] or [ErrProgressOver]. It blocks only while the
 // connection has no room.
-func (r *Reporter) Report(p Progress) error {
+func (r *reporter) Report(p Progress) error {
 	if r == nil {
 		return nil
 	}
@@ -99,7 +99,7 @@ func (r *Reporter) Report(p Progress) error {
 }
 
 // flush sends the held report.
-func (r *Reporter) flush() {
+func (r *reporter) flush() {
 	r.order.Lock()
 	defer r.order.Unlock()
 	r.mu.Lock()
@@ -126,12 +126,12 @@ func (r *Reporter) flush() {
 }
 
 // Finish sends the held report and ends the Reporter.
-func (r *Reporter) Finish() { r.close(true) }
+func (r *reporter) Finish() { r.close(true) }
 
 // Stop drops the held report and ends the Reporter.
-func (r *Reporter) Stop() { r.close(false) }
+func (r *reporter) Stop() { r.close(false) }
 
-func (r *Reporter) close(deliver bool) {
+func (r *reporter) close(deliver bool) {
 	if r == nil {
 		return
 	}
@@ -146,12 +146,12 @@ func (r *Reporter) close(deliver bool) {
 }
 
 // progress is a Reporter as an exchange uses it.
-type progress struct{ *Reporter }
+type progress struct{ *reporter }
 
 func (p progress) Silence() { p.silence() }
 
 // silence is Stop without waiting for a notification that is being written.
-func (r *Reporter) silence() {
+func (r *reporter) silence() {
 	if r == nil {
 		return
 	}

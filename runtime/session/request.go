@@ -36,8 +36,8 @@ type Request struct {
 	// Params is an object, or nil for none. It shares the memory of the message and must not be
 	// changed.
 	Params json.RawMessage
-	// Session is the session that received the request. It is nil for a modern request, see
-	// [Responder], and for a request that is re-run outside of any session.
+	// Session is the session that received the request. It is nil for a request of a
+	// revision without sessions, and for a request that is re-run outside of any session.
 	Session *Session
 
 	meta atomic.Pointer[decodedMeta] // nil before Meta was called
@@ -46,20 +46,13 @@ type Request struct {
 	capabilities []byte
 
 	revision mcp.Revision // "" if unknown; not set for a request of a session
-	state    *serving     // nil for a notification in a session, and for a request of NewRequest
+	state    *serving     // nil for a notification in a session, and for a request that belongs to no connection
 }
 
 // decodedMeta is the decoded _meta of a request.
 type decodedMeta struct {
 	mcp.RequestMetaObject
 	err error
-}
-
-// NewRequest returns a request that belongs to no connection, for a handler that serves a stored
-// request again. Rev is the revision of the stored request, or "" if that is unknown. The _meta of
-// the params describes the client as in revisions without sessions, or not at all.
-func NewRequest(id jsonrpc.ID, method string, params json.RawMessage, rev mcp.Revision) *Request {
-	return &Request{ID: id, Method: method, Params: params, revision: rev}
 }
 
 // IsNotification reports whether the message is a notification.
@@ -77,7 +70,7 @@ func (r *Request) Traits() mcp.Traits { return r.Revision().Traits() }
 // Connection returns the session of the connection over which the request arrived. A modern request
 // does not belong to that session, but its client has no other way to reach it. Connection returns
 // nil for a modern request over HTTP, and for a request that is re-run outside of any session.
-func (r *Request) Connection() *Session {
+func (r requestInternals) Connection() *Session {
 	if r.Session == nil && r.state != nil {
 		return r.state.conn
 	}
@@ -85,19 +78,19 @@ func (r *Request) Connection() *Session {
 }
 
 // State returns the State of the [Config] of the session or the Responder that has received the
-// request, or nil if the request was made by [NewRequest].
-func (r *Request) State() any {
+// request, or nil if the request belongs to no connection.
+func (r requestInternals) State() any {
 	switch {
 	case r.Session != nil:
-		return r.Session.cfg.State
+		return r.Session.cfg.inner.State
 	case r.state != nil:
-		return r.state.side.cfg.State
+		return r.state.side.cfg.inner.State
 	}
 	return nil
 }
 
 // Revision returns the protocol revision of the request: that of a modern request, or that of the
-// session, or that of [NewRequest].
+// session, or that of the stored request that is served again.
 func (r *Request) Revision() mcp.Revision { return r.described().Revision() }
 
 // ClientCapabilities returns the capabilities that the client has declared, for a modern request or
@@ -106,7 +99,7 @@ func (r *Request) ClientCapabilities() *mcp.ClientCapabilities { return r.descri
 
 // ClientExtension returns the settings of an extension that the client has declared, for a modern
 // request or for the session. ok is false if it has not. The settings must not be changed.
-func (r *Request) ClientExtension(id string) (settings json.RawMessage, ok bool) {
+func (r requestInternals) ClientExtension(id string) (settings json.RawMessage, ok bool) {
 	return r.described().Extension(id)
 }
 
@@ -141,7 +134,7 @@ func (r *Request) Meta() (*mcp.RequestMetaObject, error) {
 
 // ProgressToken returns the token for progress of this request, or the zero token if the peer does
 // not ask for progress. A token of more than 1024 bytes is ignored.
-func (r *Request) ProgressToken() mcp.ProgressToken {
+func (r requestInternals) ProgressToken() mcp.ProgressToken {
 	meta, err := r.Meta()
 	if err != nil || longer(meta.ProgressToken, maxID) {
 		return mcp.ProgressToken{}
@@ -151,7 +144,7 @@ func (r *Request) ProgressToken() mcp.ProgressToken {
 
 // Task returns the raw task member of the params, which asks for a task. ok is false if there is
 // none.
-func (r *Request) Task() (task json.RawMessage, ok bool) {
+func (r requestInternals) Task() (task json.RawMessage, ok bool) {
 	if !bytes.Contains(r.Params, []byte(`"task"`)) && bytes.IndexByte(r.Params, '\\') < 0 { // most requests
 		return nil, false
 	}
@@ -160,27 +153,27 @@ func (r *Request) Task() (task json.RawMessage, ok bool) {
 
 // Progress returns the Reporter of this request. It sends nothing if the peer has not asked for
 // progress, and after the request was answered.
-func (r *Request) Progress() *Reporter {
+func (r requestInternals) Progress() *reporter {
 	st := r.exchange()
 	if st == nil {
 		return nil
 	}
 	return st.Progress(func() engine.Progress {
-		return progress{newReporter(requestor{r}, &st.side.cfg, st.ctx, r.ProgressToken())}
-	}).(progress).Reporter
+		return progress{newReporter(requestor{r.Request}, &st.side.cfg, st.ctx, r.ProgressToken())}
+	}).(progress).reporter
 }
 
 // Keep makes the request immune to cancellation: from now on, the session ignores the peer's
 // notifications/cancelled, and sends the answer. It returns false if the request was cancelled
 // before. Use it for requests that have become a task, which is cancelled in another way (MCP
 // cancellation, "Behavior Requirements").
-func (r *Request) Keep() bool {
+func (r requestInternals) Keep() bool {
 	st := r.exchange()
 	return st == nil || st.Exchange.Keep()
 }
 
 // exchange returns the exchange of a request that is being served, or nil if the request is a
-// notification over the connection of a session, has been outlived, or is one of NewRequest.
+// notification over the connection of a session, has been outlived, or belongs to no connection.
 func (r *Request) exchange() *serving {
 	if r.state == nil || r.state.Set == nil {
 		return nil
@@ -196,13 +189,14 @@ func (r *Request) reply() transport.Reply {
 	return r.state.to
 }
 
-// EndOnShutdown makes [Session.Shutdown], or [Responder.Shutdown], end the context of the request
-// at once. Its cause is a [*jsonrpc.Error] with [CodeClosing], which the peer gets if the handler
-// returns the error of the context or its cause. While the handler waits for the answer to a
-// request to the peer, the context does not end. Use it for requests that only wait, and that the
+// EndOnShutdown makes [Session.Shutdown], or Shutdown of a Responder, end the context of the
+// request at once. Its cause is a [*jsonrpc.Error] with [CodeClosing], which the peer gets if the
+// handler returns the error of the context or its cause. While the handler waits for the answer to
+// a request to the peer, the context does not end. Use it for requests that only wait, and that the
 // peer can send again without losing anything. If such a request has a connection of its own, as in
-// revisions without sessions over HTTP, its context ends in the same way when its access token does.
-func (r *Request) EndOnShutdown() {
+// revisions without sessions over HTTP, its context ends in the same way when its access token
+// does.
+func (r requestInternals) EndOnShutdown() {
 	st := r.exchange()
 	if st == nil {
 		return
@@ -217,29 +211,29 @@ func (r *Request) EndOnShutdown() {
 
 // Failure returns the error that the peer receives if the handler of the request fails with err,
 // which must not be nil.
-func (r *Request) Failure(err error) *jsonrpc.Error { return wireError(r.Traits(), err) }
+func (r requestInternals) Failure(err error) *jsonrpc.Error { return wireError(r.Traits(), err) }
 
 // Detach replaces the Params of the request by params, a copy with the same _meta, so that the
 // request no longer holds its message in memory. Its Meta is then read from the copy. Use it for a
 // request whose context outlives it, such as one that has become a task. Only the handler of the
 // request may call it, and not concurrently with other uses of the request.
-func (r *Request) Detach(params json.RawMessage) {
+func (r requestInternals) Detach(params json.RawMessage) {
 	r.Params, r.capabilities = params, nil
 	r.meta.Store(nil)
 }
 
 // Outlive returns a context with the values of ctx for work that outlives the request, such as that
-// of a task. ctx is a context that the handler of the request, or of its original, has got. If it is
-// that of the session itself, the work keeps nothing of what the session holds for the request in
-// memory, and the request no longer reports progress of its own. Only the values of the result are
-// for use: it may be ctx.
-func (r *Request) Outlive(ctx context.Context) context.Context {
+// of a task. ctx is a context that the handler of the request, or of its original, has got. If it
+// is that of the session itself, the work keeps nothing of what the session holds for the request
+// in memory, and the request no longer reports progress of its own. Only the values of the result
+// are for use: it may be ctx.
+func (r requestInternals) Outlive(ctx context.Context) context.Context {
 	if c, ok := ctx.(*requestContext); ok {
 		st := r.state
 		if r.state = nil; r.Session == nil { // Connection, Principal and Peer still need it
 			r.state = &serving{side: st.side, conn: st.conn}
 		}
-		return &requestContext{lazyctx.Values{Context: context.Background(), Other: c.Other}, r}
+		return &requestContext{lazyctx.Values{Context: context.Background(), Other: c.Other}, r.Request}
 	}
 	return ctx
 }
@@ -252,12 +246,19 @@ func FromContext(ctx context.Context) (req *Request, ok bool) {
 	return req, ok
 }
 
-// NewContext returns a context in which sent messages belong to req: a transport with a separate
-// stream for each request sends them on the stream of req. Contexts of handlers already have their
-// request. Use NewContext for work that outlives its request, such as a task, to attach it to a
-// later request.
-func NewContext(ctx context.Context, req *Request) context.Context {
-	return context.WithValue(ctx, requestKey{}, req)
+// NewContext returns a context in which sent messages belong to the request: a transport with a
+// separate stream for each request sends them on the stream of the request. Contexts of handlers
+// already have their request. It is for work that outlives its request, such as a task, to attach
+// it to a later request.
+func (r requestInternals) NewContext(ctx context.Context) context.Context {
+	return context.WithValue(ctx, requestKey{}, r.Request)
+}
+
+// Stored returns a request that belongs to no connection, for a handler that serves a stored
+// request again. Rev is the revision of the stored request, or "" if that is unknown. The _meta of
+// the params describes the client as in revisions without sessions, or not at all.
+func (requestInternals) Stored(id jsonrpc.ID, method string, params json.RawMessage, rev mcp.Revision) *Request {
+	return &Request{ID: id, Method: method, Params: params, revision: rev}
 }
 
 // Principal returns the principal of the request that is being served under ctx: the principal that
@@ -270,7 +271,7 @@ func Principal(ctx context.Context) string {
 	if !ok {
 		return ""
 	}
-	if s := req.Connection(); s != nil {
+	if s := (requestInternals{req}).Connection(); s != nil {
 		return s.cfg.Principal
 	}
 	if req.state != nil {

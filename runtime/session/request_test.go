@@ -14,6 +14,8 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/internal/sessiontest"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
@@ -224,11 +226,11 @@ func TestWithPeerReplacesPeerAndRequest(t *testing.T) {
 		t.Errorf("the principal is %q", got)
 	}
 	req := &session.Request{Method: "tools/call", Params: []byte(`{"name":"echo","arguments":{}}`), ID: codec.IntScalar(1)}
-	ctx = session.NewContext(ctx, req)
+	ctx = req.Internals(boundary.Caller{}).NewContext(ctx)
 	if peer, ok := session.PeerFrom(ctx); ok || session.Principal(ctx) != "" {
 		t.Errorf("without a session the peer is %v", peer)
 	}
-	if _, err := session.ServerHandler(tools{}, nil)(ctx, req); err != nil {
+	if _, err := sessiontest.ServerHandler(tools{}, nil)(ctx, req); err != nil {
 		t.Errorf("a request without a session: %v", err)
 	}
 	if got, ok := session.FromContext(ctx); got != req || !ok {
@@ -256,7 +258,7 @@ func TestTaskMember(t *testing.T) {
 		``:                                   ``,
 	} {
 		req := &session.Request{Params: []byte(params)}
-		if got, ok := req.Task(); string(got) != want || ok != (want != "") {
+		if got, ok := req.Internals(boundary.Caller{}).Task(); string(got) != want || ok != (want != "") {
 			t.Errorf("%s: got %s, %t, want %s", params, got, ok, want)
 		}
 	}

@@ -3,19 +3,21 @@ package session
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/methods"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 )
 
 // requestMeta is what a client adds to the _meta of each modern request: its revision, its client
 // info and its capabilities (MCP basic, "_meta"). It is immutable.
 type requestMeta struct {
-	members []metaMember
+	members []methods.MetaMember
 	text    []byte // the members of the _meta, encoded and without braces
 }
 
@@ -30,19 +32,19 @@ func newRequestMeta(revision mcp.Revision, client *mcp.InitializeRequestParams) 
 		own.ListChanged = nil
 		capabilities.Roots = &own
 	}
-	m := &requestMeta{members: []metaMember{
-		{modern.MetaVersion, codec.StringScalar(string(revision))},
-		{modern.MetaClientInfo, mcp.Project(revision, &client.ClientInfo)},
-		{modern.MetaCapabilities, &capabilities},
+	m := &requestMeta{members: []methods.MetaMember{
+		{Name: modern.MetaVersion, Value: codec.StringScalar(string(revision))},
+		{Name: modern.MetaClientInfo, Value: mcp.Project(revision, &client.ClientInfo)},
+		{Name: modern.MetaCapabilities, Value: &capabilities},
 	}}
 	for i := range m.members {
-		raw, err := boundary.Marshal(m.members[i].value)
+		raw, err := boundary.Marshal(m.members[i].Value)
 		if err != nil {
 			return nil, err
 		}
-		m.members[i].value = Raw(raw)
+		m.members[i].Value = Raw(raw)
 	}
-	text, err := boundary.MarshalFunc(func(w *wire.Writer) { writeMeta(w, nil, m.members) })
+	text, err := boundary.MarshalFunc(func(w *wire.Writer) { methods.WriteMeta(w, nil, m.members) })
 	if err != nil {
 		return nil, err
 	}
@@ -51,20 +53,25 @@ func newRequestMeta(revision mcp.Revision, client *mcp.InitializeRequestParams) 
 }
 
 // with returns the members of m that are not in own, and own.
-func (m *requestMeta) with(own []metaMember) []metaMember {
-	all := make([]metaMember, 0, len(m.members)+len(own))
+func (m *requestMeta) with(own []methods.MetaMember) []methods.MetaMember {
+	all := make([]methods.MetaMember, 0, len(m.members)+len(own))
 	for _, member := range m.members {
-		if !replaced(own, member.name) {
+		if !has(own, member.Name) {
 			all = append(all, member)
 		}
 	}
 	return append(all, own...)
 }
 
+// has reports whether there is a member with a name.
+func has(members []methods.MetaMember, name string) bool {
+	return slices.ContainsFunc(members, func(m methods.MetaMember) bool { return m.Name == name })
+}
+
 // encode encodes a request without decoding its params. encoded is the part of text with the
 // params. Both are nil if the params have a _meta, or may have one that is not their first member:
 // encode cannot add to it.
-func (m *requestMeta) encode(id jsonrpc.ID, method string, params codec.Encoder, own []metaMember) (text []byte, encoded json.RawMessage) {
+func (m *requestMeta) encode(id jsonrpc.ID, method string, params codec.Encoder, own []methods.MetaMember) (text []byte, encoded json.RawMessage) {
 	if !m.insertable(own) {
 		return nil, nil
 	}
@@ -85,9 +92,9 @@ func (m *requestMeta) encode(id jsonrpc.ID, method string, params codec.Encoder,
 }
 
 // insertable reports whether own has none of the members of m, and only valid names.
-func (m *requestMeta) insertable(own []metaMember) bool {
+func (m *requestMeta) insertable(own []methods.MetaMember) bool {
 	for _, member := range own {
-		if replaced(m.members, member.name) || metaKeyFault(member.name) != "" {
+		if has(m.members, member.Name) || methods.CheckMetaKey(member.Name) != nil {
 			return false
 		}
 	}
@@ -96,12 +103,12 @@ func (m *requestMeta) insertable(own []metaMember) bool {
 
 // insert writes params with a _meta as their first member. It returns false, and leaves the text
 // invalid, if they have one already, are empty or cannot be encoded.
-func (m *requestMeta) insert(w *wire.Writer, params codec.Encoder, own []metaMember) bool {
+func (m *requestMeta) insert(w *wire.Writer, params codec.Encoder, own []methods.MetaMember) bool {
 	w.Lit(`{"_meta":{`)
 	w.LitBytes(m.text)
 	for _, member := range own {
-		w.MapKey(member.name)
-		member.value.EncodeJSON(w)
+		w.MapKey(member.Name)
+		member.Value.EncodeJSON(w)
 	}
 	w.Lit("}")
 	if params == nil {

@@ -31,7 +31,7 @@ func (st *serving) ID() jsonrpc.ID { return st.ctx.req.ID }
 // error of a notification.
 func (st *serving) response(text []byte, failed *jsonrpc.Error) response {
 	if req := st.ctx.req; text == nil && failed != nil {
-		if failed = req.Failure(failed); !req.IsNotification() {
+		if failed = wireError(req.Traits(), failed); !req.IsNotification() {
 			text = engine.EncodeError(req.ID, failed)
 		}
 	}
@@ -227,7 +227,7 @@ func (s *Session) request(message jsonrpc.Message, m transport.Message) (answers
 	}
 	var meta modern.RequestMeta
 	stated := false
-	if _, inBatch := m.Reply.(*batch); s.cfg.Protocol.Responder != nil && s.role == RoleServer && !inBatch {
+	if _, inBatch := m.Reply.(*batch); s.cfg.responder != nil && s.role == roleServer && !inBatch {
 		meta, stated = modern.Meta(message.Params)
 	}
 	if message.Method == mcp.MethodPing && !stated {
@@ -255,9 +255,9 @@ func (s *Session) request(message jsonrpc.Message, m transport.Message) (answers
 	c.Reply, c.ctx, req.state = c, &in.context, &c.serving
 	var err error
 	if stated {
-		c.side, req.capabilities = &s.cfg.Protocol.Responder.side, meta.Capabilities
+		c.side, req.capabilities = &s.cfg.responder.side, meta.Capabilities
 		version, fault := meta.Version()
-		if err = s.cfg.Protocol.Responder.check(req, version, fault); err == nil {
+		if err = s.cfg.responder.check(req, version, fault); err == nil {
 			err = s.inbound.Enter(&c.Exchange)
 		}
 	} else {
@@ -265,7 +265,7 @@ func (s *Session) request(message jsonrpc.Message, m transport.Message) (answers
 		err = s.admit(c)
 	}
 	if err != nil {
-		s.reject(&c.side.cfg, message, req.Failure(err), m)
+		s.reject(&c.side.cfg, message, wireError(req.Traits(), err), m)
 		return true
 	}
 	s.life.work.Add(1)
@@ -275,7 +275,7 @@ func (s *Session) request(message jsonrpc.Message, m transport.Message) (answers
 
 // admit adds a request to inbound, or returns the error that rejects it.
 func (s *Session) admit(c *connected) error {
-	if c.ctx.req.Method == mcp.MethodInitialize && s.role == RoleServer {
+	if c.ctx.req.Method == mcp.MethodInitialize && s.role == roleServer {
 		return s.admitInitialize(c)
 	}
 	// Requests that arrive while initialize is being answered are served after it.
@@ -314,7 +314,7 @@ func (s *Session) admitInitialize(c *connected) error {
 func (s *Session) served(req *Request) error {
 	a := s.handshake.current.Load()
 	if a.phase < phaseOpened {
-		if _, fault := modern.Read(req.Method, req.Params); fault != nil && s.cfg.Protocol.Responder != nil {
+		if _, fault := modern.Read(req.Method, req.Params); fault != nil && s.cfg.responder != nil {
 			// Only a modern request can be served here (MCP stdio, "Request Metadata").
 			fault.Message += ", and the session is not initialized"
 			return fault
@@ -348,7 +348,7 @@ func (c *connected) wait() error {
 	req := c.ctx.req
 	err := c.conn.served(req)
 	if err != nil {
-		c.side.cfg.rejected(req.Method, req.Failure(err))
+		c.side.cfg.rejected(req.Method, wireError(req.Traits(), err))
 	}
 	return err
 }
@@ -426,7 +426,7 @@ func (s *Session) notification(message jsonrpc.Message, m transport.Message) {
 			s.answered(p.RequestID, answer{err: fmt.Errorf("%w: %s", ErrCancelled, boundary.Text(reason, maxReason))})
 		}
 	case mcp.MethodNotificationsInitialized:
-		if s.role == RoleServer {
+		if s.role == roleServer {
 			s.handshake.confirm()
 		}
 	}
@@ -435,11 +435,11 @@ func (s *Session) notification(message jsonrpc.Message, m transport.Message) {
 		return
 	}
 	req := &Request{Method: message.Method, Params: message.Params, Session: s}
-	if s.role == RoleServer && (s.withoutSession() || s.cfg.Protocol.Responder != nil && modern.Is(message.Params)) {
+	if s.role == roleServer && (s.withoutSession() || s.cfg.responder != nil && modern.Is(message.Params)) {
 		if message.Method == mcp.MethodNotificationsCancelled {
 			return
 		}
-		req.Session, req.state = nil, &serving{side: &s.cfg.Protocol.Responder.side, conn: s}
+		req.Session, req.state = nil, &serving{side: &s.cfg.responder.side, conn: s}
 	}
 	if reason := s.enqueue(notice{req, m.Context}, len(m.Text)); reason != "" {
 		s.warn("notification dropped", "reason", reason, "method", boundary.Text(message.Method, 100))
@@ -452,7 +452,7 @@ func (s *Session) enqueue(n notice, size int) (reason string) {
 	switch req := n.req; {
 	case req.Session != nil && s.cfg.Handler == nil && len(s.cfg.Hooks.Receiving) == 0:
 		return ""
-	case req.Session != nil && s.role == RoleServer && s.handshake.isNew():
+	case req.Session != nil && s.role == roleServer && s.handshake.isNew():
 		return "session not initialized"
 	case len(req.Method) > maxMethod:
 		return "method name too long"
@@ -476,7 +476,7 @@ func (s *Session) notify(n notice) {
 	}
 	ctx := &requestContext{lazyctx.Values{Context: s.life.ctx, Other: n.values}, req}
 	of, err := &s.side, error(nil)
-	if r := s.cfg.Protocol.Responder; req.Session == nil {
+	if r := s.cfg.responder; req.Session == nil {
 		version, fault := r.versionIn(req, nil)
 		of, err = &r.side, r.check(req, version, fault)
 	}
@@ -497,13 +497,21 @@ func (e *side) notified(ctx context.Context, req *Request, err error) {
 
 // base is the innermost handler.
 func (s *Session) base(ctx context.Context, req *Request) (codec.Encoder, error) {
-	if req.Method == mcp.MethodInitialize && s.role == RoleServer && !req.IsNotification() {
+	if req.Method == mcp.MethodInitialize && s.role == roleServer && !req.IsNotification() {
 		return s.serveInitialize(req)
 	}
 	if s.cfg.Handler == nil {
 		return nil, unhandled(req)
 	}
 	return s.cfg.Handler(ctx, req)
+}
+
+// unhandled returns the error for a request without a handler, or nil for a notification.
+func unhandled(req *Request) error {
+	if req.IsNotification() {
+		return nil
+	}
+	return jsonrpc.MethodNotFound(req.Method)
 }
 
 // requestContext is the context of a handler: that of its request, with the values of the message's

@@ -18,22 +18,13 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// Role is the role of a side in a session.
-type Role uint8
+// role is the role of a side in a session.
+type role uint8
 
-// The roles.
 const (
-	RoleClient Role = iota + 1
-	RoleServer
+	roleClient role = iota + 1
+	roleServer
 )
-
-// String returns "client" or "server".
-func (r Role) String() string {
-	if r == RoleServer {
-		return "server"
-	}
-	return "client"
-}
 
 // Session is one side of a session with a peer. Its methods may be called by many goroutines. It is
 // a [jsonrpc.Caller] and a [jsonrpc.Notifier], so that [mcp.ToServer] and the like send typed
@@ -41,7 +32,7 @@ func (r Role) String() string {
 type Session struct {
 	side
 	conn transport.Conn
-	role Role
+	role role
 
 	life      *lifetime
 	closeErr  error // of the connection; set before life.done is closed
@@ -64,7 +55,7 @@ const (
 )
 
 // newSession returns a session that has not started, and the error of an invalid configuration.
-func newSession(conn transport.Conn, role Role, cfg *Config) (s *Session, invalid error) {
+func newSession(conn transport.Conn, role role, cfg *Config) (s *Session, invalid error) {
 	complete, invalid := cfg.complete()
 	s = &Session{
 		conn:      conn,
@@ -74,7 +65,7 @@ func newSession(conn transport.Conn, role Role, cfg *Config) (s *Session, invali
 		handshake: newHandshake(role),
 		trackers:  newTrackers(),
 	}
-	s.calls = calls{activity: &s.activity, idPrefix: s.cfg.Protocol.IDPrefix, open: map[int64]*pending{}, deliverLate: func(late lateFunc, a answer) {
+	s.calls = calls{activity: &s.activity, idPrefix: s.cfg.inner.IDPrefix, open: map[int64]*pending{}, deliverLate: func(late lateFunc, a answer) {
 		s.life.work.Add(1)
 		go func() { // ends when late returns
 			defer s.life.exit()
@@ -92,7 +83,7 @@ func newSession(conn transport.Conn, role Role, cfg *Config) (s *Session, invali
 		requests, pending := c.Meters()
 		s.inbound.Meter, s.replies.Meter, s.notices.Meter = requests, pending, pending
 	}
-	if role == RoleClient {
+	if role == roleClient {
 		s.notices.Pause()
 	}
 	s.warnings.log = s.cfg.Logger
@@ -135,9 +126,6 @@ func (s *Session) start(invalid error) {
 		go s.keepAlive()
 	}
 }
-
-// Role returns the role of this side.
-func (s *Session) Role() Role { return s.role }
 
 // Info describes the connection of the session. It is the zero Info if the connection is not a
 // [transport.Described].
@@ -185,7 +173,7 @@ func (s *Session) Done() <-chan struct{} { return s.life.done }
 // AfterDone registers f to be called once Done is closed. It calls f at once if Done is closed
 // already. f runs in a goroutine that other registered functions may share. AfterDone costs less
 // than a goroutine that waits for Done.
-func (s *Session) AfterDone(f func()) {
+func (s sessionInternals) AfterDone(f func()) {
 	if !s.life.afterDone(f) {
 		go s.callAfter(f) // ends when f returns
 	}
@@ -205,7 +193,7 @@ func (s *Session) Wait() error {
 
 // Close ends the session at once: it cancels the contexts of handlers, fails the calls that wait
 // for an answer, closes the connection, and waits until handlers have returned. It returns the
-// error of closing the connection. A handler must call [Session.StartClose] instead.
+// error of closing the connection. A handler must call it in a goroutine of its own.
 func (s *Session) Close() error {
 	s.stop(ErrClosed)
 	<-s.life.done
@@ -213,12 +201,12 @@ func (s *Session) Close() error {
 }
 
 // StartClose is [Session.Close] without waiting.
-func (s *Session) StartClose() { s.stop(ErrClosed) }
+func (s sessionInternals) StartClose() { s.stop(ErrClosed) }
 
 // Shutdown ends the session in order. It rejects further requests with [CodeClosing], waits until
 // requests of the peer are answered, notifications are handled and requests to the peer have an
-// answer, and then closes. It does not wait for requests that only wait; see
-// [Request.EndOnShutdown]. If ctx ends first, Shutdown answers open requests of the peer with
+// answer, and then closes. It does not wait for requests that only wait, such as
+// subscriptions/listen. If ctx ends first, Shutdown answers open requests of the peer with
 // CodeClosing and returns the cause of ctx. Then it does not wait for handlers that ignore the end
 // of their context; Wait does.
 func (s *Session) Shutdown(ctx context.Context) error {
@@ -462,7 +450,7 @@ func (s *Session) keepAlive() {
 			missed = 0
 			continue
 		}
-		err := s.With(Timeout(s.cfg.Timeouts.KeepAlive)).Ping(lazyctx.Unattended(s.life.ctx))
+		_, err := s.With(Timeout(s.cfg.Timeouts.KeepAlive)).Call(lazyctx.Unattended(s.life.ctx), s.pingMethod(), nil)
 		if !errors.Is(err, ErrTimeout) || s.detached() {
 			missed = 0
 			continue
@@ -483,7 +471,7 @@ func (s *Session) keepAlive() {
 // withoutSession reports whether the client has not opened a session, which it need not do to send
 // modern requests. Such a client does not answer requests.
 func (s *Session) withoutSession() bool {
-	return s.cfg.Protocol.Responder != nil && s.handshake.isNew()
+	return s.cfg.responder != nil && s.handshake.isNew()
 }
 
 // detached reports whether the peer cannot receive pings now; see [ability.Detachable].

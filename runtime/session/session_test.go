@@ -28,7 +28,7 @@ func toolServer(h session.Handler) sessiontest.Side {
 }
 
 func TestConcurrentCallsGetTheirOwnAnswers(t *testing.T) {
-	c, _ := sessiontest.Pair(t, sessiontest.Side{}, toolServer(session.ServerHandler(tools{}, nil)))
+	c, _ := sessiontest.Pair(t, sessiontest.Side{}, toolServer(sessiontest.ServerHandler(tools{}, nil)))
 	var wg sync.WaitGroup
 	for i := range 5000 {
 		wg.Go(func() {

@@ -23,10 +23,10 @@ const (
 	maxUpdateBytes = 64 << 10
 )
 
-// Tracker receives the progress of one operation of the peer. It drops reports that do not
+// tracker receives the progress of one operation of the peer. It drops reports that do not
 // increase. It is open until Close, or the end of the session. The session refers to it weakly: a
 // Tracker that is no longer reachable needs no Close.
-type Tracker struct {
+type tracker struct {
 	owner  *trackers
 	forget runtime.Cleanup // removes it from the session once it is unreachable
 	token  mcp.ProgressToken
@@ -44,43 +44,43 @@ type Tracker struct {
 	signal chan struct{} // closed when there is a new report; nil unless Updates waits
 }
 
-// NewTracker returns a Tracker with a new token; see [Track]. The token is unique among all
+// NewTracker returns a Tracker with a new token. The token is unique among all
 // sessions, because a task keeps its token in later sessions.
-func (s *Session) NewTracker() *Tracker {
+func (s sessionInternals) NewTracker() *tracker {
 	t := newTracker(codec.StringScalar(rand.Text()), "")
 	s.trackers.add(t)
 	return t
 }
 
 // NewTrackerFor returns a Tracker for a known token, such as that of a task that was created
-// through an earlier session. It fails with [ErrTokenInUse].
-func (s *Session) NewTrackerFor(token mcp.ProgressToken) (*Tracker, error) {
+// through an earlier session. It fails with an error if another Tracker has it.
+func (s sessionInternals) NewTrackerFor(token mcp.ProgressToken) (*tracker, error) {
 	t := newTracker(token, "")
 	if !s.trackers.add(t) {
-		return nil, ErrTokenInUse
+		return nil, errTokenInUse
 	}
 	return t, nil
 }
 
 // NewTrackerOfTask returns a Tracker for a task of the peer whose token is unknown, because another
 // requestor has created the task. It receives the progress that names the task (MCP tasks,
-// "Associating Task-Related Messages"). It has no token, and a call with it as the [Track] option
+// "Associating Task-Related Messages"). It has no token, and a call with the option Track
 // fails.
-func (s *Session) NewTrackerOfTask(id string) *Tracker {
+func (s sessionInternals) NewTrackerOfTask(id string) *tracker {
 	t := newTracker(mcp.ProgressToken{}, id)
 	s.trackers.add(t)
 	return t
 }
 
-func newTracker(token mcp.ProgressToken, task string) *Tracker {
-	return &Tracker{token: token, task: task, touched: make(chan struct{}, 1)}
+func newTracker(token mcp.ProgressToken, task string) *tracker {
+	return &tracker{token: token, task: task, touched: make(chan struct{}, 1)}
 }
 
 // Token returns the progress token.
-func (t *Tracker) Token() mcp.ProgressToken { return t.token }
+func (t *tracker) Token() mcp.ProgressToken { return t.token }
 
 // Close ends the Tracker. Queued reports can still be read.
-func (t *Tracker) Close() {
+func (t *tracker) Close() {
 	t.owner.drop(t)
 	t.mu.Lock()
 	t.closed = true
@@ -90,7 +90,7 @@ func (t *Tracker) Close() {
 
 // Updates iterates over the reports until the Tracker is closed or ctx ends. A slow reader misses
 // reports, but not the last one. Several readers share the reports.
-func (t *Tracker) Updates(ctx context.Context) iter.Seq[Progress] {
+func (t *tracker) Updates(ctx context.Context) iter.Seq[Progress] {
 	return func(yield func(Progress) bool) {
 		for ctx.Err() == nil {
 			t.mu.Lock()
@@ -123,7 +123,7 @@ func (t *Tracker) Updates(ctx context.Context) iter.Seq[Progress] {
 }
 
 // wake wakes the readers. mu must be held.
-func (t *Tracker) wake() {
+func (t *tracker) wake() {
 	if t.signal != nil {
 		close(t.signal)
 		t.signal = nil
@@ -131,7 +131,7 @@ func (t *Tracker) wake() {
 }
 
 // discard closes the Tracker and drops queued reports.
-func (t *Tracker) discard() {
+func (t *tracker) discard() {
 	t.Close()
 	t.mu.Lock()
 	t.queue = nil
@@ -139,7 +139,7 @@ func (t *Tracker) discard() {
 }
 
 // put queues a report.
-func (t *Tracker) put(p Progress) {
+func (t *tracker) put(p Progress) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed || t.any && p.Value <= t.last {
@@ -189,7 +189,7 @@ func (s *Session) progressed(raw json.RawMessage) {
 
 // tracking is the progress of one call.
 type tracking struct {
-	tracker *Tracker // nil for none
+	tracker *tracker // nil for none
 	own     bool     // the tracker ends with the call
 	// Closed when the callback has returned for the last time; nil without a callback.
 	done chan struct{}

@@ -15,21 +15,21 @@ type trackers struct {
 	mu      sync.Mutex
 	closed  bool
 	byToken map[mcp.ProgressToken]tracked
-	byTask  map[string][]weak.Pointer[Tracker] // those without a token
+	byTask  map[string][]weak.Pointer[tracker] // those without a token
 }
 
 func newTrackers() *trackers {
-	return &trackers{byToken: map[mcp.ProgressToken]tracked{}, byTask: map[string][]weak.Pointer[Tracker]{}}
+	return &trackers{byToken: map[mcp.ProgressToken]tracked{}, byTask: map[string][]weak.Pointer[tracker]{}}
 }
 
 // tracked is a reference to a Tracker. It is strong for the Tracker of a call, and weak for others.
 type tracked struct {
-	call *Tracker
-	weak weak.Pointer[Tracker]
+	call *tracker
+	weak weak.Pointer[tracker]
 }
 
 // get returns the Tracker, or nil if it has become unreachable.
-func (t tracked) get() *Tracker {
+func (t tracked) get() *tracker {
 	if t.call != nil {
 		return t.call
 	}
@@ -38,7 +38,7 @@ func (t tracked) get() *Tracker {
 
 // add registers a new Tracker, or closes it if the session has ended. It returns false if the token
 // is in use.
-func (r *trackers) add(t *Tracker) bool {
+func (r *trackers) add(t *tracker) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t.owner = r
@@ -55,12 +55,12 @@ func (r *trackers) add(t *Tracker) bool {
 		r.byToken[t.token] = tracked{weak: ref}
 	}
 	token, task := t.token, t.task
-	t.forget = runtime.AddCleanup(t, func(ref weak.Pointer[Tracker]) { r.remove(token, task, ref) }, ref)
+	t.forget = runtime.AddCleanup(t, func(ref weak.Pointer[tracker]) { r.remove(token, task, ref) }, ref)
 	return true
 }
 
 // addCall registers the Tracker of one call. The call closes it.
-func (r *trackers) addCall(t *Tracker) {
+func (r *trackers) addCall(t *tracker) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t.owner = r
@@ -70,7 +70,7 @@ func (r *trackers) addCall(t *Tracker) {
 }
 
 // drop removes a Tracker.
-func (r *trackers) drop(t *Tracker) {
+func (r *trackers) drop(t *tracker) {
 	r.mu.Lock()
 	ofCall := t.task == "" && r.byToken[t.token].call == t
 	if ofCall {
@@ -84,7 +84,7 @@ func (r *trackers) drop(t *Tracker) {
 }
 
 // remove removes a weakly referenced Tracker.
-func (r *trackers) remove(token mcp.ProgressToken, task string, ref weak.Pointer[Tracker]) {
+func (r *trackers) remove(token mcp.ProgressToken, task string, ref weak.Pointer[tracker]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if task == "" {
@@ -93,15 +93,15 @@ func (r *trackers) remove(token mcp.ProgressToken, task string, ref weak.Pointer
 		}
 		return
 	}
-	rest := slices.DeleteFunc(r.byTask[task], func(x weak.Pointer[Tracker]) bool { return x == ref })
+	rest := slices.DeleteFunc(r.byTask[task], func(x weak.Pointer[tracker]) bool { return x == ref })
 	if r.byTask[task] = rest; len(rest) == 0 {
 		delete(r.byTask, task)
 	}
 }
 
 // find returns the Trackers of a token and, unless task is "", of a task.
-func (r *trackers) find(token mcp.ProgressToken, task string) []*Tracker {
-	found := make([]*Tracker, 0, 2)
+func (r *trackers) find(token mcp.ProgressToken, task string) []*tracker {
+	found := make([]*tracker, 0, 2)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if t := r.byToken[token].get(); t != nil {
@@ -119,7 +119,7 @@ func (r *trackers) find(token mcp.ProgressToken, task string) []*Tracker {
 
 // close closes all Trackers. Later ones are closed when they are added.
 func (r *trackers) close() {
-	var open []*Tracker
+	var open []*tracker
 	r.mu.Lock()
 	r.closed = true
 	for _, ref := range r.byToken {

@@ -19,6 +19,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/internal/sessiontest"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
@@ -136,7 +137,7 @@ func TestTransportPanicEndsSession(t *testing.T) {
 			p.send(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
 			p.send(`{"jsonrpc":"2.0","id":1,"method":"x/panic"}`)
 			if in == "Close" {
-				s.StartClose()
+				s.Internals(boundary.Caller{}).StartClose()
 			}
 			if err := s.Wait(); err == nil || !strings.Contains(err.Error(), "in "+in) {
 				t.Errorf("got %v", err)
@@ -159,7 +160,7 @@ func TestCallbackPanicsAreContained(t *testing.T) {
 			if req.Method == "x/slow" {
 				time.Sleep(time.Minute)
 			}
-			return nil, req.Progress().Report(session.Progress{Value: 1})
+			return nil, req.Internals(boundary.Caller{}).Progress().Report(session.Progress{Value: 1})
 		})
 		side.Config.Logger = log
 		c, _ := sessiontest.Pair(t, sessiontest.Side{Config: session.Config{
@@ -185,9 +186,9 @@ func TestCallbackPanicsAreContained(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		time.Sleep(2 * time.Hour) // the answer arrives, and the session pings the peer
-		c.AfterDone(func() { panic("in AfterDone") })
+		c.Internals(boundary.Caller{}).AfterDone(func() { panic("in AfterDone") })
 		called := false
-		c.AfterDone(func() { called = true })
+		c.Internals(boundary.Caller{}).AfterDone(func() { called = true })
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/internal/sessiontest"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -60,7 +61,7 @@ func testClient(t *testing.T, conn transport.Conn) {
 	s, err := session.Connect(t.Context(), conn, &mcp.InitializeRequestParams{
 		Capabilities: mcp.ClientCapabilities{Sampling: &mcp.ClientCapabilitiesSampling{}},
 		ClientInfo:   mcp.Implementation{Name: "mcpwire", Version: "1"},
-	}, &session.Config{Limits: session.Limits{ProgressInterval: -1}, Revisions: both, Handler: session.ClientHandler(h, h)})
+	}, &session.Config{Limits: session.Limits{ProgressInterval: -1}, Revisions: both, Handler: sessiontest.ClientHandler(h, h)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	mcpgoserver "github.com/mark3labs/mcp-go/server"
 	official "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/mcpwire/mcpwire/internal/sessiontest"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
@@ -157,7 +158,7 @@ func overHTTP(t *testing.T, serverURL string, revisions []mcp.Revision, lacks []
 	s, err := session.Connect(ctx, c, &mcp.InitializeRequestParams{
 		Capabilities: mcp.ClientCapabilities{Sampling: &mcp.ClientCapabilitiesSampling{}},
 		ClientInfo:   mcp.Implementation{Name: "mcpwire", Version: "1"},
-	}, &session.Config{Limits: session.Limits{ProgressInterval: -1}, Revisions: revisions, Handler: session.ClientHandler(&host{}, nil)})
+	}, &session.Config{Limits: session.Limits{ProgressInterval: -1}, Revisions: revisions, Handler: sessiontest.ClientHandler(&host{}, nil)})
 	if err != nil {
 		t.Fatal(err)
 	}

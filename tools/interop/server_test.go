@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/internal/sessiontest"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -29,7 +30,7 @@ func (t tools) serve(conn transport.Conn) error {
 		Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}, Logging: []byte(`{}`)},
 		ServerInfo:   mcp.Implementation{Name: "mcpwire", Version: "1"},
 		Instructions: new("Be nice."),
-	}, &session.Config{Limits: session.Limits{ProgressInterval: -1}, Handler: session.ServerHandler(t, nil)})
+	}, &session.Config{Limits: session.Limits{ProgressInterval: -1}, Handler: sessiontest.ServerHandler(t, nil)})
 	return s.Wait()
 }
 
@@ -71,8 +72,9 @@ func (t tools) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.
 	case "panic":
 		panic("in a tool")
 	case "progress":
+		peer, _ := session.PeerFrom(ctx)
 		for i := 1; i <= 3; i++ {
-			err := req.Progress().Report(session.Progress{Value: float64(i), Total: new(3.0), Message: "step " + string(rune('0'+i))})
+			err := peer.Report(session.Progress{Value: float64(i), Total: new(3.0), Message: "step " + string(rune('0'+i))})
 			if err != nil {
 				return nil, err
 			}

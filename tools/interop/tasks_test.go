@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/internal/sessiontest"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -29,7 +30,7 @@ func serveTasks(conn transport.Conn) error {
 		return err
 	}
 	cfg := &session.Config{Limits: session.Limits{ProgressInterval: -1}}
-	cfg.Handler = session.ServerHandler(&jobs{tasks: requestor.Attach(cfg)}, nil)
+	cfg.Handler = sessiontest.ServerHandler(&jobs{tasks: requestor.Attach(cfg)}, nil)
 	receiver.Attach(cfg, receiver.Options{Manager: manager})
 	s := session.Serve(conn, &mcp.InitializeResult{
 		Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}, Tasks: receiver.ServerCapabilities(true)},
@@ -152,7 +153,7 @@ func TestClientWithTypeScriptTasks(t *testing.T) {
 
 func testClientWithTasks(t *testing.T, conn transport.Conn) {
 	u := &user{asked: make(chan string, 1), reported: make(chan struct{})}
-	cfg := &session.Config{Limits: session.Limits{ProgressInterval: -1}, Handler: session.ClientHandler(u, nil)}
+	cfg := &session.Config{Limits: session.Limits{ProgressInterval: -1}, Handler: sessiontest.ClientHandler(u, nil)}
 	tasks := requestor.Attach(cfg)
 	manager, err := task.New(t.Context(), task.Config{Store: memory.New(), Updates: task.Updates{Poll: 50 * time.Millisecond}})
 	if err != nil {

@@ -87,7 +87,7 @@ func (c *caller) call(ctx context.Context, server, name string, pairs []string) 
 	args := json.RawMessage(text)
 	for {
 		var result *mcp.CallToolResult
-		if c.task || requiresTask(tool) && c.Session().PeerTakesTask(mcp.MethodToolsCall) {
+		if c.task || requiresTask(tool) && c.Session().Server().Capabilities.Declares("tasks.requests.tools.call") {
 			result, err = c.asTask(ctx, server, name, args)
 		} else if c.ttl != 0 {
 			return usagef("-ttl is for tasks; add -task")

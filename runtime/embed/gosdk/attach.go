@@ -18,6 +18,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/embed"
 	"github.com/mcpwire/mcpwire/runtime/embed/internal/embedding"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/methods"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -409,7 +410,7 @@ func (r *rawResult) MarshalJSON() ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if text, err = session.AddMeta(text, name, session.Raw(value)); err != nil {
+		if text, err = methods.AddMeta(text, name, session.Raw(value)); err != nil {
 			return nil, err
 		}
 	}

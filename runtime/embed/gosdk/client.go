@@ -16,6 +16,7 @@ import (
 	wire "github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/embed/internal/joined"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 )
@@ -79,7 +80,7 @@ func (c *Client) join(ctx context.Context, own *mcp.Client, shared *sharing, ope
 	}
 	go func() { // ends with the session of the SDK, which Close ends
 		c.Session.Wait()
-		c.wire.Session().StartClose()
+		c.wire.Session().Internals(boundary.Caller{}).StartClose()
 		c.inputs.close()
 	}()
 	return nil

@@ -17,6 +17,7 @@ import (
 	wire "github.com/mcpwire/mcpwire/mcp"
 	wireclient "github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/embed/internal/joined"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 )
@@ -85,7 +86,7 @@ func (c *Client) session(ctx context.Context) (*wireclient.Client, error) {
 		return nil, err
 	}
 	if c.joined != nil {
-		c.joined.Session().StartClose()
+		c.joined.Session().Internals(boundary.Caller{}).StartClose()
 	}
 	conn := c.tap.open(version, latest.result)
 	opened, err := joined.Open(ctx, conn, joined.Config{

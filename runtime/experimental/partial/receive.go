@@ -14,6 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/methods"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
@@ -153,8 +154,8 @@ func (r *receiver) receive(next session.Handler) session.Handler {
 
 // asTask reports whether a request becomes a task, or is served as one.
 func asTask(req *session.Request) bool {
-	_, wanted := req.Task()
-	return wanted && (req.Session == nil || req.Session.TakesTask(req.Method))
+	_, wanted := req.Internals(boundary.Caller{}).Task()
+	return wanted && (req.Session == nil || req.Session.Internals(boundary.Caller{}).TakesTask(req.Method))
 }
 
 // begin returns the part that a request asks for, and the request without its token.
@@ -217,7 +218,7 @@ func (r *receiver) withToken(ctx context.Context, req *session.Request, part *Pa
 	if err != nil {
 		return nil, false, err
 	}
-	if text, err = session.AddMeta(text, TTLMeta, codec.IntScalar(r.ttl.Milliseconds())); err != nil {
+	if text, err = methods.AddMeta(text, TTLMeta, codec.IntScalar(r.ttl.Milliseconds())); err != nil {
 		return nil, false, err
 	}
 	token := r.tokens.seal(point{part.at.id, time.Now().Add(r.ttl), part.next}, bound)

@@ -57,6 +57,10 @@ func Catch(err *error) {
 	}
 }
 
+// Caller is the parameter of methods that only packages of this module can call, because no other
+// one can name it. Such methods return a value with more methods than users need.
+type Caller struct{ _ [0]byte }
+
 // Run calls f. It returns the error of f, or a [*Panic] if f panics.
 func Run(f func() error) (err error) {
 	defer Catch(&err)

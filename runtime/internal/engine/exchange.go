@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"iter"
 	"sync"
 	"sync/atomic"
 
@@ -34,6 +35,24 @@ type Progress interface {
 	Finish()  // sends a report that is held back, and ends
 	Stop()    // drops it, and ends when a notification that is being written has been
 	Silence() // drops it, and ends without waiting
+}
+
+// Reporter sends the progress of one operation, whose reports are P, to the peer, at most once in a
+// while. It is safe for concurrent use.
+type Reporter[P any] interface {
+	Report(P) error
+	Finish() // sends a report that is held back, and ends
+	Stop()   // drops it, and ends
+}
+
+// Tracker receives the progress of one operation of the peer, whose reports are P. A session refers
+// to it weakly: a Tracker that is no longer reachable needs no Close.
+type Tracker[P any] interface {
+	Token() jsonrpc.ID // the progress token; the zero token if it is unknown
+	// Updates iterates over the reports until the Tracker is closed or ctx ends. A slow reader
+	// misses reports, but not the last one. Several readers share the reports.
+	Updates(ctx context.Context) iter.Seq[P]
+	Close() // queued reports can still be read
 }
 
 // Exchange is one request or notification of the peer. Its exported fields, apart from Kept, do not

@@ -15,6 +15,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
@@ -405,7 +406,7 @@ func (l *Listener) fetchedLists(filter mcp.SubscriptionFilter) (fetched mcp.Subs
 func (l *Listener) reportMissed(accepted mcp.SubscriptionFilter) {
 	report := func(follows *bool, method string) {
 		if isTrue(follows) {
-			l.s.Handle(context.Background(), &session.Request{Method: method})
+			l.s.Internals(boundary.Caller{}).Handle(context.Background(), &session.Request{Method: method})
 		}
 	}
 	report(accepted.ToolsListChanged, mcp.MethodNotificationsToolsListChanged)
@@ -414,7 +415,7 @@ func (l *Listener) reportMissed(accepted mcp.SubscriptionFilter) {
 	for _, uri := range accepted.ResourceSubscriptions {
 		params, err := codec.Marshal(&mcp.ResourceUpdatedNotificationParams{URI: uri})
 		if err == nil {
-			l.s.Handle(context.Background(), &session.Request{Method: mcp.MethodNotificationsResourcesUpdated, Params: params})
+			l.s.Internals(boundary.Caller{}).Handle(context.Background(), &session.Request{Method: mcp.MethodNotificationsResourcesUpdated, Params: params})
 		}
 	}
 }

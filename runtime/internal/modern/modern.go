@@ -6,6 +6,7 @@ package modern
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,6 +34,11 @@ const (
 	CodeMissingCapability  = -32021 // the client has not declared a capability that the request needs
 	CodeUnsupportedVersion = -32022 // the receiver does not speak the revision
 )
+
+// ErrHeaders is returned to a client if a server has rejected a request because its HTTP headers do
+// not match its params, for instance because a tool has changed. The error of the server is wrapped
+// too.
+var ErrHeaders = errors.New("session: server rejected the headers of the request")
 
 // Error codes of this module. Modern revisions reserve those that sessions use:
 // session.CodeOverloaded and session.CodeClosing.

@@ -17,6 +17,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire/rpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/session"
@@ -28,7 +29,7 @@ const defaultAfter = time.Second
 
 // declaresExtension reports whether the client of a request has declared the extension.
 func declaresExtension(req *session.Request) bool {
-	_, ok := req.ClientExtension(tasks.ExtensionID)
+	_, ok := req.Internals(boundary.Caller{}).ClientExtension(tasks.ExtensionID)
 	return ok
 }
 
@@ -43,7 +44,7 @@ func missingExtension() *jsonrpc.Error {
 
 // serveByExtension serves a request whose method can be a task.
 func (o *Options) serveByExtension(ctx context.Context, req *session.Request, next session.Handler) (codec.Encoder, error) {
-	if _, ok := req.Task(); ok { // a member that modern revisions do not have
+	if _, ok := req.Internals(boundary.Caller{}).Task(); ok { // a member that modern revisions do not have
 		plain, err := withoutTask(req)
 		if err != nil {
 			return nil, err
@@ -78,10 +79,10 @@ func (o *Options) serveByExtension(ctx context.Context, req *session.Request, ne
 
 // createExtension runs a request as a task from its beginning.
 func createExtension(ctx context.Context, m *task.Manager, req *session.Request, support Support, next session.Handler) (codec.Encoder, error) {
-	if !req.Keep() {
+	if !req.Internals(boundary.Caller{}).Keep() {
 		return nil, context.Cause(ctx)
 	}
-	req.Detach(bytes.Clone(req.Params)) // see Options.create
+	req.Internals(boundary.Caller{}).Detach(bytes.Clone(req.Params)) // see Options.create
 	q := extensionRequest(ctx, req, support)
 	q.Work = support.work(next, req)
 	created, err := m.Create(ctx, q)

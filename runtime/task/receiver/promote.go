@@ -138,7 +138,7 @@ func serveCall(ctx context.Context, m *task.Manager, req *session.Request, suppo
 	}
 	// Once the request is a task, it must not hold its message, which may be much larger than the
 	// params. Then it is too late for this: the handler uses the request.
-	req.Detach(bytes.Clone(req.Params))
+	req.Internals(boundary.Caller{}).Detach(bytes.Clone(req.Params))
 	c := &call{values: ctx, m: m, req: req, support: support, done: make(chan struct{})}
 	c.stayWithRequest()
 	defer func() { c.leave() }()
@@ -226,7 +226,7 @@ func (c *call) promote(after time.Duration) (created codec.Encoder, again bool) 
 		}
 		w := <-started
 		c.work.Store(w)
-		if !c.req.Keep() { // the request was cancelled in the meantime, and gets no response
+		if !c.req.Internals(boundary.Caller{}).Keep() { // the request was cancelled in the meantime, and gets no response
 			if _, err := c.m.Cancel(context.WithoutCancel(c.values), q.Principal, t.TaskID, nil); err != nil {
 				c.Cancel(task.ErrCancelled) // the outcome of the task does not matter: no requestor knows it
 			}

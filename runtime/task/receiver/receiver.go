@@ -25,6 +25,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire/rpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/session"
@@ -107,8 +108,7 @@ func Attach(cfg *session.Config, o Options) {
 // Middleware returns the receiving middleware of [Attach]. It also serves requests that belong to no
 // [session.Session].
 //
-// Requests of revisions with sessions that [session.NewRequest] has made have the principal of
-// [transport.WithPrincipal], and all methods of the protocol that can be tasks are offered as tasks.
+// Stored requests of revisions with sessions have the principal of [transport.WithPrincipal], and all methods of the protocol that can be tasks are offered as tasks.
 //
 // In revisions without sessions, it offers tasks by the Tasks extension
 // (io.modelcontextprotocol/tasks). A request whose method can be a task, such as tools/call, becomes
@@ -214,7 +214,7 @@ func (o *Options) serveTasks(ctx context.Context, req *session.Request) (codec.E
 			return page, err
 		})
 	}
-	req.EndOnShutdown() // the task continues, and the requestor asks again
+	req.Internals(boundary.Caller{}).EndOnShutdown() // the task continues, and the requestor asks again
 	return rpc.Serve(ctx, req.Params, false, func(ctx context.Context, p *mcp.GetTaskPayloadRequestParams) (*payload, error) {
 		out, err := m.Result(ctx, principal, p.TaskID, o.resultRequestor(ctx, req))
 		if err == nil && out.Error != nil {
@@ -267,8 +267,8 @@ func (o *Options) serveRequest(ctx context.Context, req *session.Request, next s
 // also returns its task support; otherwise nil. It is not part of serveRequest, so that the frames
 // below a running handler are small.
 func (o *Options) admit(ctx context.Context, req *session.Request) (*session.Request, *Support, error) {
-	metadata, asTask := req.Task()
-	offered := req.Session == nil || req.Session.TakesTask(req.Method)
+	metadata, asTask := req.Internals(boundary.Caller{}).Task()
+	offered := req.Session == nil || req.Session.Internals(boundary.Caller{}).TakesTask(req.Method)
 	if asTask && (!offered || string(metadata) == "null") { // the task member is ignored
 		plain, err := withoutTask(req)
 		if err != nil {
@@ -308,7 +308,7 @@ func refusal(method string, mode mcp.TaskSupport, asTask bool) error {
 
 // create runs a request as a task.
 func (o *Options) create(ctx context.Context, req *session.Request, support *Support, next session.Handler) (codec.Encoder, error) {
-	metadata, _ := req.Task()
+	metadata, _ := req.Internals(boundary.Caller{}).Task()
 	meta := new(mcp.TaskMetadata)
 	if err := codec.Unmarshal(metadata, meta); err != nil {
 		return nil, jsonrpc.InvalidParams(err)
@@ -317,15 +317,15 @@ func (o *Options) create(ctx context.Context, req *session.Request, support *Sup
 	if err != nil {
 		return nil, err
 	}
-	if !req.Keep() {
+	if !req.Internals(boundary.Caller{}).Keep() {
 		return nil, context.Cause(ctx)
 	}
 	// The context of the work refers to the request, which must not keep the message in memory
 	// until the task is terminal.
-	req.Detach(plain.Params)
+	req.Internals(boundary.Caller{}).Detach(plain.Params)
 	q := task.Request{
-		Values:    plain.Outlive(ctx),
-		Principal: session.Principal(ctx), Method: req.Method, Params: plain.Params, Protocol: req.Revision(), Token: req.ProgressToken(), Task: meta,
+		Values:    plain.Internals(boundary.Caller{}).Outlive(ctx),
+		Principal: session.Principal(ctx), Method: req.Method, Params: plain.Params, Protocol: req.Revision(), Token: req.Internals(boundary.Caller{}).ProgressToken(), Task: meta,
 		Name: support.Name, Runner: support.Runner, Restartable: support.Restartable, Labels: support.Labels, Version: support.Version, StatusMessage: support.StatusMessage, PollInterval: support.PollInterval,
 		Via: o.requestor(ctx, req), Work: support.work(next, plain),
 	}
@@ -388,7 +388,7 @@ func withClient(params json.RawMessage, client *mcp.InitializeRequestParams) (js
 // belongs to no session, its ID is the task's id, its revision is that of the request that created
 // the task, and its principal is that of the task. Work is meant for [task.Recovery.Recover].
 func Work(handler session.Handler, r task.Record) task.Work {
-	work := serve(handler, session.NewRequest(codec.StringScalar(r.ID), r.Method, r.Params, r.Protocol))
+	work := serve(handler, new(session.Request).Internals(boundary.Caller{}).Stored(codec.StringScalar(r.ID), r.Method, r.Params, r.Protocol))
 	return func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 		return work(transport.WithPrincipal(ctx, r.Owner), run)
 	}

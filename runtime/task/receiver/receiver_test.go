@@ -20,6 +20,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/internal/sessiontest"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -102,7 +103,7 @@ func setup(t *testing.T, c config) *fixture {
 	server := sessiontest.Side{Server: mcp.ServerCapabilities{
 		Tools: new(mcp.ServerCapabilitiesTools), Prompts: new(mcp.ServerCapabilitiesPrompts), Logging: json.RawMessage(`{}`), Tasks: c.caps,
 	}}
-	server.Config.Handler = session.Methods(map[string]session.Handler{
+	server.Config.Handler = sessiontest.Methods(map[string]session.Handler{
 		"tools/call": func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			var p mcp.CallToolRequestParams
 			if err := codec.Unmarshal(req.Params, &p); err != nil {
@@ -133,7 +134,7 @@ func setup(t *testing.T, c config) *fixture {
 	}}
 	client.Config.Handler = c.answer
 	if c.answer == nil {
-		client.Config.Handler = session.Methods(nil, nil)
+		client.Config.Handler = sessiontest.Methods(nil, nil)
 	}
 	f.config = server.Config
 	f.client, f.server = sessiontest.Pair(t, client, server)
@@ -369,7 +370,7 @@ func TestClientIsReceiver(t *testing.T) {
 		client := sessiontest.Side{Client: mcp.ClientCapabilities{
 			Sampling: new(mcp.ClientCapabilitiesSampling), Elicitation: new(mcp.ClientCapabilitiesElicitation), Tasks: receiver.ClientCapabilities(true, true, true),
 		}}
-		client.Config.Handler = session.Methods(nil, returns(`{"role":"assistant","content":{"type":"text","text":"hi"},"model":"m"}`))
+		client.Config.Handler = sessiontest.Methods(nil, returns(`{"role":"assistant","content":{"type":"text","text":"hi"},"model":"m"}`))
 		receiver.Attach(&client.Config, receiver.Options{Manager: m, Support: func(context.Context, *session.Request) (receiver.Support, error) {
 			return receiver.Support{Mode: mode}, nil
 		}})
@@ -480,11 +481,11 @@ func TestToolReachesItsRequestor(t *testing.T) {
 	}
 	c := config{
 		caps: receiver.ServerCapabilities(false), tools: map[string]session.Handler{"t": tool}, support: optional("t"),
-		answer: session.Methods(map[string]session.Handler{"elicitation/create": returns(`{"action":"accept","content":{"name":"Ann"}}`)}, nil),
+		answer: sessiontest.Methods(map[string]session.Handler{"elicitation/create": returns(`{"action":"accept","content":{"name":"Ann"}}`)}, nil),
 	}
 	runInBubble(t, c, func(t *testing.T, f *fixture) {
-		tracker := f.client.NewTracker()
-		raw, err := f.client.With(session.Track(tracker)).Call(t.Context(), "tools/call", rawParams(`{"name":"t","task":{}}`))
+		tracker := f.client.Internals(boundary.Caller{}).NewTracker()
+		raw, err := f.client.With(f.client.Internals(boundary.Caller{}).Track(tracker)).Call(t.Context(), "tools/call", rawParams(`{"name":"t","task":{}}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -695,7 +696,7 @@ func (tools) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.Ca
 
 // Work of a typed handler can be re-run, although the request has no session.
 func TestTypedWorkIsRerun(t *testing.T) {
-	work := receiver.Work(session.ServerHandler(tools{}, nil), task.Record{ID: "old", Method: "tools/call", Params: json.RawMessage(`{"name":"t"}`)})
+	work := receiver.Work(sessiontest.ServerHandler(tools{}, nil), task.Record{ID: "old", Method: "tools/call", Params: json.RawMessage(`{"name":"t"}`)})
 	result, err := work(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -753,7 +754,7 @@ func TestStatusGoesToOneSession(t *testing.T) {
 func TestWatcherLeavesInputRequests(t *testing.T) {
 	c := config{
 		caps: receiver.ServerCapabilities(false), support: optional("t"), tools: map[string]session.Handler{"t": elicitingTool},
-		answer: session.Methods(map[string]session.Handler{"elicitation/create": func(context.Context, *session.Request) (codec.Encoder, error) {
+		answer: sessiontest.Methods(map[string]session.Handler{"elicitation/create": func(context.Context, *session.Request) (codec.Encoder, error) {
 			time.Sleep(2 * time.Second)
 			return session.Raw(`{"action":"decline"}`), nil
 		}}, nil),
@@ -869,7 +870,7 @@ func elicitingTool(ctx context.Context, req *session.Request) (codec.Encoder, er
 func TestWithdrawnInputRequestIsCancelled(t *testing.T) {
 	c := config{
 		caps: receiver.ServerCapabilities(false), support: optional("t"), tools: map[string]session.Handler{"t": elicitingTool},
-		answer: session.Methods(map[string]session.Handler{"elicitation/create": blockUntilDone}, nil),
+		answer: sessiontest.Methods(map[string]session.Handler{"elicitation/create": blockUntilDone}, nil),
 	}
 	runInBubble(t, c, func(t *testing.T, f *fixture) {
 		id := f.create(`{"name":"t","task":{}}`)
@@ -948,7 +949,7 @@ func TestInputRequestSurvivesShutdownOfRequestor(t *testing.T) {
 	shown := make(chan struct{}, 1)
 	c := config{
 		caps: receiver.ServerCapabilities(false), support: optional("t"), tools: map[string]session.Handler{"t": elicitingTool},
-		answer: session.Methods(map[string]session.Handler{"elicitation/create": func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		answer: sessiontest.Methods(map[string]session.Handler{"elicitation/create": func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			shown <- struct{}{}
 			return blockUntilDone(ctx, req)
 		}}, nil),
@@ -966,7 +967,7 @@ func TestInputRequestSurvivesShutdownOfRequestor(t *testing.T) {
 		synctest.Wait()
 
 		client := sessiontest.Side{Client: mcp.ClientCapabilities{Elicitation: new(mcp.ClientCapabilitiesElicitation)}}
-		client.Config.Handler = session.Methods(map[string]session.Handler{"elicitation/create": returns(`{"action":"accept","content":{"n":"Ada"}}`)}, nil)
+		client.Config.Handler = sessiontest.Methods(map[string]session.Handler{"elicitation/create": returns(`{"action":"accept","content":{"n":"Ada"}}`)}, nil)
 		server := sessiontest.Side{Server: f.server.Server().Capabilities, Config: f.config}
 		f.client, _ = sessiontest.Pair(t, client, server)
 		if result, err := f.call("tasks/result", id); err != nil || !strings.Contains(result, `"Ada"`) {
@@ -1026,7 +1027,7 @@ func TestShutdownWaitsForAnswerToInputRequest(t *testing.T) {
 				return result, err
 			},
 		},
-		answer: session.Methods(map[string]session.Handler{"elicitation/create": func(context.Context, *session.Request) (codec.Encoder, error) {
+		answer: sessiontest.Methods(map[string]session.Handler{"elicitation/create": func(context.Context, *session.Request) (codec.Encoder, error) {
 			time.Sleep(2 * time.Second)
 			return session.Raw(`{"action":"accept","content":{"n":"Ada"}}`), nil
 		}}, nil),
@@ -1142,7 +1143,7 @@ func TestMethodsAreDeclaredSeparately(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer m.Close(context.Background())
-			cfg := session.Config{Handler: session.Methods(nil, returns(`{"plain":1}`))}
+			cfg := session.Config{Handler: sessiontest.Methods(nil, returns(`{"plain":1}`))}
 			receiver.Attach(&cfg, receiver.Options{Manager: m})
 			a, b := inmemory.Pair(inmemory.Options{})
 			defer b.Close()

@@ -14,6 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -60,7 +61,7 @@ func (r *recorder) Report(session.Progress) error { return nil }
 // serve serves a request that belongs to no session, and returns its result.
 func serve(t *testing.T, ctx context.Context, h session.Handler, rev mcp.Revision, method, params string) (string, error) {
 	t.Helper()
-	req := session.NewRequest(codec.StringScalar("1"), method, json.RawMessage(params), rev)
+	req := new(session.Request).Internals(boundary.Caller{}).Stored(codec.StringScalar("1"), method, json.RawMessage(params), rev)
 	result, err := h(transport.WithPrincipal(ctx, "alice"), req)
 	if err != nil {
 		return "", err
@@ -256,13 +257,13 @@ func TestPromoteOfCancelledRequest(t *testing.T) {
 
 // Without a session, the methods of a request that need one do nothing.
 func TestRequestWithoutSession(t *testing.T) {
-	req := session.NewRequest(jsonrpc.ID{}, "tools/call", json.RawMessage(modernCall), mcp.Revision20260728)
-	if !req.Keep() || req.Session != nil || req.Progress() != nil || req.Connection() != nil {
+	req := new(session.Request).Internals(boundary.Caller{}).Stored(jsonrpc.ID{}, "tools/call", json.RawMessage(modernCall), mcp.Revision20260728)
+	if !req.Internals(boundary.Caller{}).Keep() || req.Session != nil || req.Internals(boundary.Caller{}).Progress() != nil || req.Internals(boundary.Caller{}).Connection() != nil {
 		t.Error("the request belongs to a session")
 	}
-	req.EndOnShutdown()
-	req.Detach(json.RawMessage(strings.Clone(modernCall)))
-	if _, ok := req.ClientExtension(tasks.ExtensionID); !ok || !req.Traits().Sessionless {
+	req.Internals(boundary.Caller{}).EndOnShutdown()
+	req.Internals(boundary.Caller{}).Detach(json.RawMessage(strings.Clone(modernCall)))
+	if _, ok := req.Internals(boundary.Caller{}).ClientExtension(tasks.ExtensionID); !ok || !req.Traits().Sessionless {
 		t.Error("the _meta of the request is not read")
 	}
 }
@@ -289,7 +290,7 @@ func TestRequestFailsWithCauseOfItsEnd(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(&jsonrpc.Error{Code: session.CodeClosing, Message: "session is shutting down"})
-	_, err = h(ctx, session.NewRequest(codec.IntScalar(1), mcp.MethodTasksGet, json.RawMessage(`{"taskId":"x"}`), session.Revisions()[0]))
+	_, err = h(ctx, new(session.Request).Internals(boundary.Caller{}).Stored(codec.IntScalar(1), mcp.MethodTasksGet, json.RawMessage(`{"taskId":"x"}`), session.Revisions()[0]))
 	if jsonrpc.CodeOf(err) != session.CodeClosing {
 		t.Errorf("got %v", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -69,7 +70,7 @@ func (v via) Notify(ctx context.Context, method string, params codec.Encoder) er
 
 func (v via) context(ctx context.Context) context.Context {
 	if v.req != nil {
-		return session.NewContext(ctx, v.req)
+		return v.req.Internals(boundary.Caller{}).NewContext(ctx)
 	}
 	return detached{ctx}
 }

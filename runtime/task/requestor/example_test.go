@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log"
 
+	"github.com/mcpwire/mcpwire/internal/sessiontest"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -31,7 +32,7 @@ func connect(ctx context.Context) (client *session.Session, tasks *requestor.Tas
 	}
 	near, far := inmemory.Pair(inmemory.Options{})
 
-	serverConfig := &session.Config{Handler: session.ServerHandler(tools{}, nil)}
+	serverConfig := &session.Config{Handler: sessiontest.ServerHandler(tools{}, nil)}
 	receiver.Attach(serverConfig, receiver.Options{Manager: manager})
 	server := session.Serve(far, &mcp.InitializeResult{Capabilities: mcp.ServerCapabilities{
 		Tools: new(mcp.ServerCapabilitiesTools),

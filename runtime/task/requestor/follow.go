@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/engine"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -61,8 +62,8 @@ type follower struct {
 	tasks       *Tasks
 	s           *session.Session
 	id          string
-	tracker     *session.Tracker // nil without progress
-	ownsTracker bool             // the tracker is closed at the end of the task
+	tracker     engine.Tracker[session.Progress] // nil without progress
+	ownsTracker bool                             // the tracker is closed at the end of the task
 
 	finished chan struct{} // closed when out is set
 	out      outcome

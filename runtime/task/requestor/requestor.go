@@ -27,6 +27,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/engine"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
@@ -77,8 +78,8 @@ func Internals(taskrules.Caller) internals { return internals{} }
 // requests and to watch tasks of the Tasks extension; see the fields of [Tasks].
 func (internals) Attach(cfg *session.Config, respond func(ctx context.Context, req *session.Request) (json.RawMessage, error), watch func(id string, reported func(bool)) (stop func())) *Tasks {
 	t := &Tasks{log: boundary.Logger(cfg.Logger), respond: respond, watch: watch, handles: map[taskKey]*follower{}}
-	if cfg.Protocol.ExtensionMethods == nil {
-		cfg.Protocol.ExtensionMethods = tasks.RevisionExtTasks.Has
+	if cfg.Internals(boundary.Caller{}).ExtensionMethods == nil {
+		cfg.Internals(boundary.Caller{}).ExtensionMethods = tasks.RevisionExtTasks.Has
 	}
 	cfg.Hooks.Receiving = append(cfg.Hooks.Receiving, t.receive)
 	cfg.Hooks.Sending = append(cfg.Hooks.Sending, relate)
@@ -87,7 +88,7 @@ func (internals) Attach(cfg *session.Config, respond func(ctx context.Context, r
 
 // respond passes an input request to the session's handler.
 func respond(ctx context.Context, req *session.Request) (json.RawMessage, error) {
-	result, err := req.Session.Handle(ctx, req)
+	result, err := req.Session.Internals(boundary.Caller{}).Handle(ctx, req)
 	switch {
 	case err != nil:
 		return nil, err
@@ -227,7 +228,7 @@ type Option func(*options)
 type options struct {
 	ttl      *int64
 	progress bool
-	tracker  *session.Tracker
+	tracker  engine.Tracker[session.Progress]
 	tool     *mcp.Tool // nil if unknown
 	via      func(...session.Option) jsonrpc.Caller
 }
@@ -243,9 +244,9 @@ func TTL(d time.Duration) Option {
 // requested progress.
 func Progress() Option { return func(o *options) { o.progress = true } }
 
-// Track receives progress with the tracker t, which the handle does not close. For a task that was
-// created in an earlier session, create t by [session.Session.NewTrackerFor] with the task's token.
-func Track(t *session.Tracker) Option { return func(o *options) { o.tracker = t } }
+// Track receives progress with a tracker of the session, which the handle does not close. It is for
+// packages of this module.
+func Track(t engine.Tracker[session.Progress]) Option { return func(o *options) { o.tracker = t } }
 
 // Via sends the request that creates a task through the caller that it returns for options, and not
 // through the session itself. The caller may respond to input requests in results of revisions
@@ -344,11 +345,11 @@ func create[R any](ctx context.Context, t *Tasks, s *session.Session, method str
 		*metadata = meta
 	}
 	if o.progress = o.progress && o.tracker == nil; o.progress {
-		o.tracker = s.NewTracker()
+		o.tracker = s.Internals(boundary.Caller{}).NewTracker()
 	}
-	call := []session.Option{session.OnLate(func(raw json.RawMessage, err error) { internals{}.CancelLate(s, raw, err) })}
+	call := []session.Option{s.Internals(boundary.Caller{}).OnLate(func(raw json.RawMessage, err error) { internals{}.CancelLate(s, raw, err) })}
 	if o.tracker != nil {
-		call = append(call, session.Track(o.tracker))
+		call = append(call, s.Internals(boundary.Caller{}).Track(o.tracker))
 	}
 	var to jsonrpc.Caller
 	if o.via != nil {
@@ -415,7 +416,7 @@ func createdTask(raw json.RawMessage) (*mcp.CreateTaskResult, bool) {
 	return created, true
 }
 
-// CancelLate is a function for [session.OnLate]. It cancels a task whose creating call was
+// CancelLate is a function for OnLate of a session. It cancels a task whose creating call was
 // cancelled before the response arrived.
 func (internals) CancelLate(s *session.Session, raw json.RawMessage, err error) {
 	if err != nil {
@@ -443,7 +444,7 @@ type tasksMethods interface {
 
 // peer returns a sender of typed requests to the peer.
 func peer(s *session.Session) tasksMethods {
-	if s.Role() == session.RoleServer {
+	if s.Internals(boundary.Caller{}).IsServer() {
 		return mcp.ToClient{Caller: s}
 	}
 	return mcp.ToServer{Caller: s}
@@ -455,7 +456,7 @@ func attach[R any](t *Tasks, s *session.Session, id string, read func(json.RawMe
 		opt(&o)
 	}
 	if o.progress = o.progress && o.tracker == nil; o.progress {
-		o.tracker = s.NewTrackerOfTask(id)
+		o.tracker = s.Internals(boundary.Caller{}).NewTrackerOfTask(id)
 	}
 	h := newHandle(t, s, o, read)
 	h.f.setID(id)

@@ -20,6 +20,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/internal/sessiontest"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
@@ -252,7 +253,7 @@ func TestHandlerNotifiesDuringInputRequest(t *testing.T) {
 		})
 		tasks, c := s.connect(func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			if !req.IsNotification() {
-				req.Progress().Report(session.Progress{Value: 1})
+				req.Internals(boundary.Caller{}).Progress().Report(session.Progress{Value: 1})
 				req.Session.Notify(ctx, "x/note", session.Raw(`{}`))
 			}
 			return session.Raw(`{"action":"cancel"}`), nil
@@ -309,7 +310,7 @@ func TestHandleDoesNotCloseCallersTracker(t *testing.T) {
 			return text("done"), nil
 		})
 		tasks, c := s.connect(nil)
-		tracker := c.NewTracker()
+		tracker := c.Internals(boundary.Caller{}).NewTracker()
 		defer tracker.Close()
 		h, err := tasks.CallTool(t.Context(), c, render, requestor.Progress(), requestor.Track(tracker))
 		if err != nil {
@@ -318,7 +319,7 @@ func TestHandleDoesNotCloseCallersTracker(t *testing.T) {
 		if _, err := h.Result(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if _, err := c.NewTrackerFor(tracker.Token()); err != session.ErrTokenInUse {
+		if _, err := c.Internals(boundary.Caller{}).NewTrackerFor(tracker.Token()); err == nil || !strings.Contains(err.Error(), "token is in use") {
 			t.Errorf("the tracker was closed: %v", err)
 		}
 	})
@@ -351,7 +352,7 @@ func TestAttachAfterReconnect(t *testing.T) {
 			t.Errorf("the session ended: %v", err)
 		}
 		tasks, c = s.connect(nil)
-		tracker, err := c.NewTrackerFor(h.Token())
+		tracker, err := c.Internals(boundary.Caller{}).NewTrackerFor(h.Token())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
@@ -21,7 +22,7 @@ func Tool(tool *mcp.Tool) Option { return func(o *options) { o.tool = tool } }
 // tasks, "Tool-Level Negotiation"). If ctx ends first, the call and the task are cancelled; see
 // [Handle.ResultOrCancel].
 func (t *Tasks) Invoke(ctx context.Context, s *session.Session, tool *mcp.Tool, p *mcp.CallToolRequestParams, opts ...Option) (*mcp.CallToolResult, error) {
-	if s.Traits().TasksByServer || taskSupport(tool) == mcp.TaskSupportRequired && s.PeerTakesTask(mcp.MethodToolsCall) {
+	if s.Traits().TasksByServer || taskSupport(tool) == mcp.TaskSupportRequired && s.Internals(boundary.Caller{}).PeerTakesTask(mcp.MethodToolsCall) {
 		h, err := t.CallTool(ctx, s, p, opts...)
 		if err != nil {
 			return nil, err

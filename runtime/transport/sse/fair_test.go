@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcpwire/mcpwire/internal/sessiontest"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -146,7 +147,7 @@ func TestServerLimitsRequestsOfAllConnections(t *testing.T) {
 				_, next = open(t, u, "X-From", from)
 				to := endpoint(t, u, next())
 				session.Serve(<-conns, &mcp.InitializeResult{Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}}},
-					&session.Config{Handler: session.ServerHandler(blocking{started: started, release: release}, nil)})
+					&session.Config{Handler: sessiontest.ServerHandler(blocking{started: started, release: release}, nil)})
 				send := func(text string) {
 					if got, answer := post(t, to, text, "X-From", from); got != http.StatusAccepted {
 						t.Fatalf("%d %s", got, answer)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/internal/sessiontest"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -109,7 +110,7 @@ func (s *testServer) connect(t *testing.T, g blockingClient) (c *session.Session
 		ClientInfo:   mcp.Implementation{Name: "test client", Version: "1"},
 		Capabilities: mcp.ClientCapabilities{Roots: &mcp.ClientCapabilitiesRoots{}},
 	}, &session.Config{
-		Handler: session.ClientHandler(g, nil),
+		Handler: sessiontest.ClientHandler(g, nil),
 		Hooks:   session.Hooks{Reopened: func(result *mcp.InitializeResult) { reopened <- result.ServerInfo.Name }},
 	})
 	if err != nil {

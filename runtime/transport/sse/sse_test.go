@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/internal/sessiontest"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -99,7 +100,7 @@ func TestConcurrentSessions(t *testing.T) {
 			c := dial(t, u, httpclient.Options{})
 			s, err := session.Connect(t.Context(), c, &mcp.InitializeRequestParams{
 				Capabilities: mcp.ClientCapabilities{Sampling: &mcp.ClientCapabilitiesSampling{}},
-			}, &session.Config{Handler: session.ClientHandler(model{}, nil)})
+			}, &session.Config{Handler: sessiontest.ClientHandler(model{}, nil)})
 			if err != nil {
 				t.Error(err)
 				return
@@ -117,7 +118,7 @@ func TestConcurrentSessions(t *testing.T) {
 	}
 	for range 20 {
 		s := session.Serve(<-conns, &mcp.InitializeResult{Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}}},
-			&session.Config{Handler: session.ServerHandler(tools{}, nil)})
+			&session.Config{Handler: sessiontest.ServerHandler(tools{}, nil)})
 		defer func() { <-s.Done() }() // when the client disconnects
 	}
 	wg.Wait()

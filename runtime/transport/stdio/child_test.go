@@ -14,7 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcpwire/mcpwire/internal/sessiontest"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
@@ -78,7 +80,7 @@ func server() {
 	s := session.Serve(conn, &mcp.InitializeResult{
 		Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}},
 		ServerInfo:   mcp.Implementation{Name: "child", Version: "1"},
-	}, &session.Config{Handler: session.ServerHandler(tools{}, nil)})
+	}, &session.Config{Handler: sessiontest.ServerHandler(tools{}, nil)})
 	if err := s.Wait(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -106,7 +108,7 @@ func (tools) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.Ca
 		text = string(p.Arguments)
 	case "stop":
 		req, _ := session.FromContext(ctx)
-		req.Session.StartClose()
+		req.Session.Internals(boundary.Caller{}).StartClose()
 	case "lines":
 		text = "a\nb\r\nc"
 	case "environment":

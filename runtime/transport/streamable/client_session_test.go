@@ -19,6 +19,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/internal/sessiontest"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -281,7 +282,7 @@ func TestClientDoesNotRepeatAcceptedRequests(t *testing.T) {
 			}
 			stream(w)("id: 1\ndata: %s\n\n", `{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
 		}
-		s := f.connect(f.options(), &session.Config{Handler: session.ClientHandler(blockingClient{cancelled: cancelled}, nil)})
+		s := f.connect(f.options(), &session.Config{Handler: sessiontest.ClientHandler(blockingClient{cancelled: cancelled}, nil)})
 		answer := make(chan error)
 		go func() {
 			_, err := s.Call(t.Context(), "tools/list", nil)
@@ -682,7 +683,7 @@ func TestClientResumesAfterCutAtEveryByte(t *testing.T) {
 				return true
 			}
 			logs := make(chan string, 10)
-			s := f.connect(f.options(), &session.Config{Handler: session.ClientHandler(mcp.UnimplementedClientHandler{}, logger{logs: logs})})
+			s := f.connect(f.options(), &session.Config{Handler: sessiontest.ClientHandler(mcp.UnimplementedClientHandler{}, logger{logs: logs})})
 			if _, err := (mcp.ToServer{Caller: s}).ListTools(t.Context(), nil); err != nil {
 				t.Errorf("cut at %d: %v", cut, err)
 			}

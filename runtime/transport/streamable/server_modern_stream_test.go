@@ -16,14 +16,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
 // respond serves modern requests with a handler until the test ends.
-func respond(t *testing.T, o streamable.HandlerOptions, network func(net.Listener) net.Listener, handler session.Handler) (*testServer, *session.Responder) {
+func respond(t *testing.T, o streamable.HandlerOptions, network func(net.Listener) net.Listener, handler session.Handler) (*testServer, responder) {
 	t.Helper()
-	responder := session.NewResponder(&session.Config{Handler: handler, Limits: session.Limits{ProgressInterval: -1}})
+	responder := newResponder(&session.Config{Handler: handler, Limits: session.Limits{ProgressInterval: -1}})
 	o.Responder = responder
 	s := serveOver(t, o, newTools(), network)
 	t.Cleanup(func() { responder.Close() })
@@ -297,7 +298,7 @@ func waitingFor(release chan struct{}, started chan struct{}, yields bool) sessi
 			peer.Report(session.Progress{Value: 1})
 		}
 		if yields {
-			req.EndOnShutdown()
+			req.Internals(boundary.Caller{}).EndOnShutdown()
 		}
 		started <- struct{}{}
 		select {

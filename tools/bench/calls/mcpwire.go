@@ -180,27 +180,18 @@ func (h toolHandler) CallTool(_ context.Context, p *mcp.CallToolRequestParams) (
 	return h.call(p)
 }
 
-func (h toolHandler) Discover(context.Context, *mcp.RequestParams) (*mcp.DiscoverResult, error) {
-	return &mcp.DiscoverResult{
-		SupportedVersions: []string{modernVersion}, Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}},
-		ResultType: "complete", CacheScope: mcp.CacheScopePublic,
-	}, nil
-}
-
 func serveHandler(call func(*mcp.CallToolRequestParams) (*mcp.CallToolResult, error)) service {
-	cfg := &session.Config{Handler: session.ServerHandler(toolHandler{call: call}, nil)}
-	responder := session.NewResponder(cfg)
-	cfg.Protocol.Responder = responder
-	serve := func(conn transport.Conn) *session.Session {
-		return session.Serve(conn, &mcp.InitializeResult{
-			Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}},
-			ServerInfo:   mcp.Implementation{Name: "server", Version: "1"},
-		}, cfg)
+	h := toolHandler{call: call}
+	s := server.New("server", "1", &server.Config{Features: server.Features{
+		Capabilities: func(c *mcp.ServerCapabilities) { c.Tools = &mcp.ServerCapabilitiesTools{} },
+		Methods: map[string]session.Handler{mcp.MethodToolsCall: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			return mcp.DispatchServer(ctx, h, req.Revision(), req.Method, req.Params)
+		}},
+	}})
+	return service{
+		func(conn transport.Conn) *session.Session { return must(s.Serve(conn)) },
+		func(o streamable.HandlerOptions) *streamable.Handler { return must(s.Handler(&o)) },
 	}
-	return service{serve, func(o streamable.HandlerOptions) *streamable.Handler {
-		o.Responder = responder
-		return streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { serve(conn) }, o)
-	}}
 }
 
 func dialSession(call func(context.Context, mcp.ToServer) error) dialer {

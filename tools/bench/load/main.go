@@ -40,6 +40,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -329,13 +330,17 @@ type server struct {
 	http    *httptest.Server
 }
 
+func serve(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+	return mcp.DispatchServer(ctx, tools{}, req.Revision(), req.Method, req.Params)
+}
+
 func newServer(ctx context.Context) (*server, error) {
 	manager, err := task.New(ctx, task.Config{Store: memory.New(), Limits: task.Limits{Tasks: -1, Bytes: -1, Rate: -1}})
 	if err != nil {
 		return nil, err
 	}
 	handler := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) {
-		cfg := &session.Config{Handler: session.ServerHandler(tools{}, nil)}
+		cfg := &session.Config{Handler: serve}
 		receiver.Attach(cfg, receiver.Options{Manager: manager})
 		session.Serve(conn, &mcp.InitializeResult{
 			Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}, Tasks: receiver.ServerCapabilities(true)},

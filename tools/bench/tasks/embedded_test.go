@@ -16,6 +16,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 	official "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/mcpwire/mcpwire/internal/sessiontest"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/embed"
 	"github.com/mcpwire/mcpwire/runtime/embed/gosdk"
@@ -227,7 +228,7 @@ func dialSession(b *testing.B, h http.Handler) *session.Session {
 func open(b *testing.B, conn wire.Conn) *session.Session {
 	b.Helper()
 	c, err := session.Connect(context.Background(), conn, &mcp.InitializeRequestParams{ClientInfo: mcp.Implementation{Name: "c", Version: "1"}},
-		&session.Config{Handler: session.Methods(nil, nil), Limits: session.Limits{Notifications: 1 << 20}})
+		&session.Config{Handler: sessiontest.Methods(nil, nil), Limits: session.Limits{Notifications: 1 << 20}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -476,7 +476,7 @@ func taskServer(m *task.Manager, tool session.Handler) sessiontest.Side {
 func connect(b *testing.B, m *task.Manager, tool session.Handler) *session.Session {
 	b.Helper()
 	var client sessiontest.Side
-	client.Config.Handler = session.Methods(nil, nil)
+	client.Config.Handler = sessiontest.Methods(nil, nil)
 	c, _ := sessiontest.Pair(b, client, taskServer(m, tool))
 	return c
 }

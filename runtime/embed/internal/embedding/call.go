@@ -18,6 +18,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/embed"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
+	"github.com/mcpwire/mcpwire/runtime/internal/methods"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
@@ -36,7 +37,7 @@ func (e *Engine) withClient(in *Incoming) (json.RawMessage, error) {
 	if t := e.tool(name); t == nil || !t.Restartable || t.Runner != "" {
 		return in.Params, nil
 	}
-	return session.AddMeta(in.Params, metaClient, value.Of(&in.Client))
+	return methods.AddMeta(in.Params, metaClient, value.Of(&in.Client))
 }
 
 // withoutClient removes the client from stored params. It returns the params for the SDK and the
@@ -76,7 +77,7 @@ type call struct {
 // serveCall is the handler of requests that are tasks, or may become one.
 func (e *Engine) serveCall(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 	name, _ := toolName(req.Params)
-	c := &call{e: e, ctx: ctx, tool: e.tool(name), token: req.ProgressToken(), modern: req.Traits().InputInResults}
+	c := &call{e: e, ctx: ctx, tool: e.tool(name), token: req.Internals(boundary.Caller{}).ProgressToken(), modern: req.Traits().InputInResults}
 	params, stored := withoutClient(req.Params)
 	to := &Call{Params: params, Request: c.request, Notify: c.notify}
 	if o := originOf(ctx); o != nil {

@@ -485,7 +485,7 @@ func (e *Engine) serve(ctx context.Context, in *Incoming) (out Outcome, err erro
 		}
 		ctx = session.WithPeer(ctx, plain)
 	}
-	result, err := r.serve(ctx, session.NewRequest(in.ID, in.Method, params, in.Revision))
+	result, err := r.serve(ctx, new(session.Request).Internals(boundary.Caller{}).Stored(in.ID, in.Method, params, in.Revision))
 	return Outcome{Handled: true, Result: result}, err
 }
 

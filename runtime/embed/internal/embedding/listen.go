@@ -12,6 +12,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
@@ -45,7 +46,7 @@ func (e *Engine) listen(ctx context.Context, m *task.Manager, in *Incoming) (Out
 	if !ok || in.Send == nil {
 		return Outcome{}, errPlain
 	}
-	ids, err := receiver.Internals(taskrules.Caller{}).WatchedIDs(session.NewRequest(in.ID, in.Method, in.Params, in.Revision), list)
+	ids, err := receiver.Internals(taskrules.Caller{}).WatchedIDs(new(session.Request).Internals(boundary.Caller{}).Stored(in.ID, in.Method, in.Params, in.Revision), list)
 	if err != nil {
 		return Outcome{}, err
 	}

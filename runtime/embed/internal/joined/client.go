@@ -10,6 +10,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
@@ -39,12 +40,14 @@ func Open(ctx context.Context, conn *Conn, c Config) (*client.Client, error) {
 	o := &client.Options{
 		Info: c.Client.ClientInfo, Features: client.Features{Capabilities: c.Client.Capabilities, Methods: map[string]session.Handler{}},
 		Session: session.Config{
-			Protocol: session.Protocol{IDPrefix: conn.prefix}, Revisions: []mcp.Revision{revision}, Timeouts: session.Timeouts{Request: -1}, Logger: c.Logger,
+			Revisions: []mcp.Revision{revision}, Timeouts: session.Timeouts{Request: -1}, Logger: c.Logger,
 			Hooks: session.Hooks{Sending: []session.SendMiddleware{sendMeta}},
 		},
 	}
+	in := o.Session.Internals(boundary.Caller{})
+	in.IDPrefix = conn.prefix
 	if revision.Traits().Sessionless {
-		o.Session.Protocol.Known = &session.State{Revision: revision, Client: c.Client, Server: c.Server}
+		in.Known = &session.State{Revision: revision, Client: c.Client, Server: c.Server}
 	}
 	for _, method := range []string{mcp.MethodElicitationCreate, mcp.MethodSamplingCreateMessage, mcp.MethodRootsList} {
 		o.Features.Methods[method] = func(ctx context.Context, req *session.Request) (codec.Encoder, error) {

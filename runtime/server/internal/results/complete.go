@@ -9,6 +9,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/methods"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
@@ -135,24 +136,12 @@ func (c *completed) withServerInfo() (json.RawMessage, error) {
 	}
 	meta, _ := codec.Member(text, "_meta")
 	if _, raw := c.result.(session.Raw); !raw {
-		err = checkMetaKeys(meta)
+		err = methods.CheckMetaKeys(meta)
 	}
 	if _, found := codec.Member(meta, modern.MetaServerInfo); found || err != nil || c.ServerInfo == nil {
 		return text, err
 	}
-	return session.AddMeta(text, modern.MetaServerInfo, Text(c.ServerInfo))
-}
-
-// checkMetaKeys checks the keys of a _meta; nil stands for none.
-func checkMetaKeys(meta json.RawMessage) (err error) {
-	codec.ReadPart(meta, func(r *wire.Reader) {
-		r.Object()
-		for key, more := r.NextKey(); more && err == nil; key, more = r.NextKey() {
-			err = session.CheckMetaKey(string(key))
-			r.Skip()
-		}
-	})
-	return err
+	return methods.AddMeta(text, modern.MetaServerInfo, Text(c.ServerInfo))
 }
 
 // CheckMeta returns an error if a result with this _meta cannot be sent.
@@ -162,7 +151,7 @@ func CheckMeta(meta *mcp.ResultMetaObject) error {
 	}
 	text, err := boundary.Marshal(meta)
 	if err == nil {
-		err = checkMetaKeys(text)
+		err = methods.CheckMetaKeys(text)
 	}
 	return err
 }

@@ -84,23 +84,19 @@ func (c *Client) Run(ctx context.Context) (*trace.Recording, error) {
 	show.Line("the server was killed between two steps")
 	rec.Event(time.Now(), "kill -9")
 
-	token, id := h.Token(), h.ID()
+	id := h.ID()
 	if s, tasks, _, err = c.connect(ctx, rec, show, func() {}); err != nil {
 		return nil, err
 	}
 	show.Line("the server was started again; waiting for task %s", id)
-	tracker, err := s.NewTrackerFor(token)
-	if err != nil {
-		return nil, err
-	}
+	again := tasks.AttachTool(s, id, requestor.Progress())
 	var group sync.WaitGroup
-	group.Go(func() { // ends when the tracker is closed
-		for p := range tracker.Updates(ctx) {
+	group.Go(func() { // ends with the task, or with ctx
+		for p := range again.Progress(ctx) {
 			show.Progress(p)
 		}
 	})
-	result, err := tasks.AttachTool(s, id, requestor.Track(tracker)).Result(ctx)
-	tracker.Close()
+	result, err := again.Result(ctx)
 	group.Wait()
 	if err != nil {
 		return nil, err
@@ -153,7 +149,12 @@ func (c *Client) connect(ctx context.Context, rec *trace.Recording, show *consol
 // open opens a recorded session, in which ended is called when a task has ended. If open fails, it
 // closes the connection.
 func open(ctx context.Context, conn transport.Conn, rec *trace.Recording, show *console.Console, ended func()) (*session.Session, *requestor.Tasks, error) {
-	cfg := &session.Config{Handler: session.ClientHandler(user{show: show}, notifications{show: show, ended: ended})}
+	cfg := &session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		if req.IsNotification() {
+			return nil, mcp.DispatchClientNotification(ctx, notifications{show: show, ended: ended}, req.Revision(), req.Method, req.Params)
+		}
+		return mcp.DispatchClient(ctx, user{show: show}, req.Revision(), req.Method, req.Params)
+	}}
 	tasks := requestor.Attach(cfg)
 	s, err := session.Connect(ctx, tapped{conn, rec}, &mcp.InitializeRequestParams{
 		ClientInfo:   mcp.Implementation{Name: "mcpwire demo", Version: "1"},

@@ -1,9 +1,9 @@
-package session_test
+package methods_test
 
 import (
 	"testing"
 
-	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/internal/methods"
 )
 
 // Proves META-02, META-03, M-META-09.
@@ -33,10 +33,10 @@ func TestCheckMetaKey(t *testing.T) {
 		{"ä/x", false, false},
 		{"a b", false, false},
 	} {
-		if err := session.CheckMetaKey(test.key); (err == nil) != test.ok {
+		if err := methods.CheckMetaKey(test.key); (err == nil) != test.ok {
 			t.Errorf("%q: %v", test.key, err)
 		}
-		if got := session.ReservedMetaKey(test.key); got != test.reserved {
+		if got := methods.ReservedMetaKey(test.key); got != test.reserved {
 			t.Errorf("%q: reserved is %v", test.key, got)
 		}
 	}

@@ -1,20 +1,36 @@
-package session
+package methods
 
 import (
 	"fmt"
 	"strings"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
 // CheckMetaKey returns an error if key is not a valid name for a member of _meta. A valid name has
-// an optional prefix and a name: "com.example/trace" (MCP base protocol, "_meta").
-func CheckMetaKey(key string) error {
+// an optional prefix and a name: "com.example/trace" (MCP base protocol, "_meta"). It does not
+// allocate for a valid name.
+func CheckMetaKey[T string | []byte](key T) error {
 	if fault := metaKeyFault(key); fault != "" {
 		return fmt.Errorf("session: _meta key %q: %s", key, fault)
 	}
 	return nil
 }
 
-// metaKeyFault returns the fault of a key, or "". It does not allocate.
+// CheckMetaKeys checks the keys of the _meta at the beginning of a text; nil stands for none.
+func CheckMetaKeys(meta []byte) (err error) {
+	codec.ReadPart(meta, func(r *wire.Reader) {
+		r.Object()
+		for key, more := r.NextKey(); more && err == nil; key, more = r.NextKey() {
+			err = CheckMetaKey(key)
+			r.Skip()
+		}
+	})
+	return err
+}
+
+// metaKeyFault returns the fault of a key, or "".
 func metaKeyFault[T string | []byte](key T) string {
 	prefix, name, prefixed := cut(key, '/')
 	if !prefixed {

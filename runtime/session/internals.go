@@ -1,0 +1,62 @@
+package session
+
+import (
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+)
+
+// sessionInternals is a Session with the methods that only packages of this module call.
+type sessionInternals struct{ *Session }
+
+// Internals returns the Session with methods for packages of this module.
+func (s *Session) Internals(boundary.Caller) sessionInternals { return sessionInternals{s} }
+
+// IsServer reports whether this side is the server.
+func (s sessionInternals) IsServer() bool { return s.role == roleServer }
+
+// requestInternals is a Request with the methods that only packages of this module call.
+type requestInternals struct{ *Request }
+
+// Internals returns the Request with methods for packages of this module.
+func (r *Request) Internals(boundary.Caller) requestInternals { return requestInternals{r} }
+
+// configInternals is what only packages of this module do with a Config.
+type configInternals struct {
+	*inner
+	cfg *Config
+}
+
+// Internals returns the part of the Config that is for packages of this module.
+func (c *Config) Internals(boundary.Caller) configInternals { return configInternals{&c.inner, c} }
+
+// Check returns an error that names every number of the Config that is invalid, or nil.
+func (c configInternals) Check() error {
+	_, err := c.cfg.complete()
+	return err
+}
+
+// inner adapts a session to its peer and to its connection.
+type inner struct {
+	// State is a value for the Handler and the middleware, which the State of a request returns.
+	State any
+
+	// Responder serves the modern requests that arrive over the connection of a server, modern
+	// notifications, and all notifications before initialize. If it is nil, they are messages like
+	// all others. It is one of NewResponder.
+	Responder transport.Responder
+
+	// ExtensionMethods reports whether an extension defines a method, such as tasks/get. A Responder
+	// passes requests for it to the Handler, and a client sends them in revisions without sessions,
+	// although the protocol has a method of that name in other revisions only. Nil means none.
+	ExtensionMethods func(method string) bool
+
+	// Known is what a client has learned about the server over an earlier connection. With a
+	// revision without sessions, [Connect] sends nothing; with another one, it sends initialize at
+	// once. If the server rejects initialize, Connect sends server/discover. Nil means that nothing
+	// is known.
+	Known *State
+
+	// IDPrefix makes the ids of requests to the peer strings that begin with it. Sessions that share
+	// a connection need different prefixes. The default is ids that are numbers.
+	IDPrefix string
+}
