@@ -25,9 +25,9 @@ var configs = []struct {
 	config any
 	check  func(config any) error
 }{
-	{server.Config{}, func(c any) error { return server.New("s", "1", new(c.(server.Config))).Err() }},
-	{task.Config{}, func(c any) error {
-		cfg := c.(task.Config)
+	{server.Options{}, func(c any) error { return server.New("s", "1", new(c.(server.Options))).Err() }},
+	{task.Options{}, func(c any) error {
+		cfg := c.(task.Options)
 		cfg.Store = memory.New()
 		m, err := task.New(context.Background(), cfg)
 		if err == nil {
@@ -35,8 +35,8 @@ var configs = []struct {
 		}
 		return err
 	}},
-	{session.Config{}, func(c any) error {
-		cfg := c.(session.Config)
+	{session.Options{}, func(c any) error {
+		cfg := c.(session.Options)
 		cfg.Logger = slog.New(slog.DiscardHandler)
 		conn, _ := inmemory.Pair(inmemory.Options{})
 		s := session.Serve(conn, nil, &cfg)

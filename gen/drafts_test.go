@@ -64,7 +64,7 @@ func TestEverySchemaGenerates(t *testing.T) {
 	var sound []*draft
 	for _, d := range drafts(t) {
 		t.Run(d.name, func(t *testing.T) {
-			config := gen.Config{Package: d.pkg(), Schemas: []gen.Schema{{Revision: d.name, File: d.name + ".json", Src: d.src}}}
+			config := gen.Options{Package: d.pkg(), Schemas: []gen.Schema{{Revision: d.name, File: d.name + ".json", Src: d.src}}}
 			var err error
 			if d.out, err = gen.Generate(config); err != nil {
 				if broken := unsound(t, d.src); broken != nil {

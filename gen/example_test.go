@@ -18,7 +18,7 @@ func ExampleGenerate() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	out, err := gen.Generate(gen.Config{
+	out, err := gen.Generate(gen.Options{
 		Package: "mcp1125",
 		Docs:    docs,
 		Schemas: []gen.Schema{{Revision: "2025-11-25", File: "schema.json", Src: src}},

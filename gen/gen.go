@@ -75,8 +75,8 @@ type Docs interface {
 	Value(rev, def, path, value string) string
 }
 
-// Config configures [Generate].
-type Config struct {
+// Options configures [Generate].
+type Options struct {
 	Package   string   // name of the Go package
 	Doc       string   // package comment, to follow "Package NAME "; empty for a plain one
 	Schemas   []Schema // from the oldest revision to the newest; at least one
@@ -145,7 +145,7 @@ func (e *Error) Error() string { return (*load.Error)(e).Error() }
 
 // Generate generates a package. The output depends only on c. An error about a schema or the
 // overrides is an [*Error].
-func Generate(c Config) (*Output, error) {
+func Generate(c Options) (*Output, error) {
 	out, err := generate(c)
 	if fault := (*load.Error)(nil); errors.As(err, &fault) {
 		err = (*Error)(fault)
@@ -156,7 +156,7 @@ func Generate(c Config) (*Output, error) {
 	return out, nil
 }
 
-func generate(c Config) (*Output, error) {
+func generate(c Options) (*Output, error) {
 	overrides, err := merge.ParseOverrides(c.Overrides.File, c.Overrides.Src)
 	if err != nil {
 		return nil, err

@@ -62,8 +62,8 @@ type golden struct {
 	name    string
 	file    string
 	archive *txtar.Archive
-	config  gen.Config
-	base    *gen.Config
+	config  gen.Options
+	base    *gen.Options
 
 	out, baseOut *gen.Output // nil if generation fails
 	err          error
@@ -151,7 +151,7 @@ func readGolden(file string) (*golden, error) {
 		return nil, err
 	}
 	c := &golden{name: strings.TrimSuffix(filepath.Base(file), ".txtar"), file: file, archive: a}
-	c.config = gen.Config{Package: "p", Path: module + "/" + c.name, Strict: strings.HasPrefix(c.name, "error-"), Open: c.open}
+	c.config = gen.Options{Package: "p", Path: module + "/" + c.name, Strict: strings.HasPrefix(c.name, "error-"), Open: c.open}
 	for _, f := range a.Files {
 		switch f.Name {
 		case "show", "in.json", "run.go", "want.go", "want.json", "want.faults", "want.out", "want.err", "want.notes":
@@ -166,7 +166,7 @@ func readGolden(file string) (*golden, error) {
 				return nil, fmt.Errorf("%s: docs.md:%w", file, err)
 			}
 		case "base.json":
-			c.base = &gen.Config{Package: "base", Path: c.config.Path + "/base",
+			c.base = &gen.Options{Package: "base", Path: c.config.Path + "/base",
 				Schemas: []gen.Schema{{Revision: "base", File: f.Name, Src: f.Data}}}
 		default:
 			if strings.HasPrefix(f.Name, "files/") {
@@ -405,7 +405,7 @@ func run(t *testing.T, cases []*golden) map[string]report {
 
 // The comment of a union's decoder states its discriminator.
 func TestUnionDecoderComment(t *testing.T) {
-	out, err := gen.Generate(gen.Config{Package: "p", Schemas: []gen.Schema{{Revision: "2025", File: "2025.json", Src: []byte(`{"$defs": {
+	out, err := gen.Generate(gen.Options{Package: "p", Schemas: []gen.Schema{{Revision: "2025", File: "2025.json", Src: []byte(`{"$defs": {
 		"A": {"type": "object", "properties": {"type": {"const": "a"}}, "required": ["type"]},
 		"B": {"type": "object", "properties": {"type": {"const": "b"}}, "required": ["type"]},
 		"U": {"anyOf": [{"$ref": "#/$defs/A"}, {"$ref": "#/$defs/B"}]}

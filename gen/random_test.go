@@ -37,7 +37,7 @@ func TestRandomSchemas(t *testing.T) {
 		var all []*draft
 		for i := first; i < min(first+together, *randomSchemas); i++ {
 			d := &draft{name: fmt.Sprintf("random%d", i), src: randomSchema(t, rng)}
-			out, err := gen.Generate(gen.Config{Package: d.pkg(), Schemas: []gen.Schema{{Revision: d.name, File: d.name + ".json", Src: d.src}}})
+			out, err := gen.Generate(gen.Options{Package: d.pkg(), Schemas: []gen.Schema{{Revision: d.name, File: d.name + ".json", Src: d.src}}})
 			if fault := (*gen.Error)(nil); errors.As(err, &fault) {
 				refused++
 				t.Logf("refused: %v", err)

@@ -19,7 +19,7 @@ import (
 )
 
 func main() {
-	s := server.New("batch", "1", &server.Config{Tasks: task.Config{Store: memory.New()}})
+	s := server.New("batch", "1", &server.Options{Tasks: task.Options{Store: memory.New()}})
 	server.AddTool(s, "count", "Adds up the stock, and asks the user about counts that are not numbers.", count, server.Tasks(receiver.Support{}))
 	if err := s.ServeStdio(context.Background()); err != nil {
 		log.Fatal(err)

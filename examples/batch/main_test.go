@@ -37,7 +37,7 @@ func TestBatch(t *testing.T) {
 			ctx := t.Context()
 			var asked []string
 			c, err := client.Command(ctx, stdio.Command{Path: binary}, &client.Options{
-				Session: session.Config{Revisions: session.Revisions()}, // for tasks
+				Session: session.Options{Revisions: session.Revisions()}, // for tasks
 				Input: client.Input{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
 					asked = append(asked, f.Message)
 					return tt.answer, nil

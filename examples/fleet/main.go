@@ -174,7 +174,7 @@ func (o *options) start(ctx context.Context, nc *nats.Conn) (*server.Server, *je
 	if err != nil {
 		return nil, nil, err
 	}
-	cfg := &server.Config{Tasks: task.Config{Store: store}}
+	cfg := &server.Options{Tasks: task.Options{Store: store}}
 	cfg.Limits.Drain = o.drain
 	if o.secret != "" {
 		cfg.Shared.StateKeys = [][]byte{[]byte(o.secret)}

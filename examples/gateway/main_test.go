@@ -167,7 +167,7 @@ func TestSilentServerDelaysNoOther(t *testing.T) {
 					return s
 				}
 				var on atomic.Bool
-				p, err := proxy.New("hub", "1", &proxy.Config{Upstreams: []proxy.Upstream{
+				p, err := proxy.New("hub", "1", &proxy.Options{Upstreams: []proxy.Upstream{
 					behind("bad", newServer("bad"), func(c transport.HalfCloser) transport.HalfCloser { return silent{c, &on} }),
 					behind("good", newServer("good"), asIs),
 				}})
@@ -180,7 +180,7 @@ func TestSilentServerDelaysNoOther(t *testing.T) {
 					t.Fatal(err)
 				}
 				c, err := client.Connect(t.Context(), front,
-					&client.Options{Session: session.Config{Revisions: revisions}})
+					&client.Options{Session: session.Options{Revisions: revisions}})
 				if err != nil {
 					t.Fatal(err)
 				}

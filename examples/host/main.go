@@ -75,7 +75,7 @@ type server struct {
 func (s server) connect(ctx context.Context) (*client.Client, error) {
 	o := &client.Options{
 		Info:    mcp.Implementation{Name: "host", Version: "1"},
-		Session: session.Config{Timeouts: session.Timeouts{KeepAlive: 30 * time.Second}},
+		Session: session.Options{Timeouts: session.Timeouts{KeepAlive: 30 * time.Second}},
 	}
 	if s.URL != "" {
 		return client.Dial(ctx, s.URL, o) // opens another session if the server restarts

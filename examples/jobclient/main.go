@@ -33,7 +33,7 @@ func main() {
 }
 
 func run(ctx context.Context, server stdio.Command, out io.Writer) error {
-	options := &client.Options{Info: mcp.Implementation{Name: "jobclient", Version: "1"}, Session: session.Config{Revisions: session.Revisions()}}
+	options := &client.Options{Info: mcp.Implementation{Name: "jobclient", Version: "1"}, Session: session.Options{Revisions: session.Revisions()}}
 	c, err := client.Command(ctx, server, options)
 	if err != nil {
 		return err

@@ -20,7 +20,7 @@ import (
 func main() {
 	file := flag.String("store", "jobs.db", "store tasks in `FILE`")
 	flag.Parse()
-	s := server.New("jobserver", "1", &server.Config{Tasks: task.Config{Store: bolt.File(*file)}})
+	s := server.New("jobserver", "1", &server.Options{Tasks: task.Options{Store: bolt.File(*file)}})
 	server.AddTool(s, "render", "Renders a number of frames, one tenth of a second each.", render, server.Durable())
 	if err := s.ServeStdio(context.Background()); err != nil {
 		log.Fatal(err)

@@ -49,7 +49,7 @@ func run(ctx context.Context, file, address string) error {
 	if err != nil {
 		return err
 	}
-	p, err := proxy.New("proxy", "1.0.0", &proxy.Config{Upstreams: upstreams, Server: server.Config{Logger: slog.Default()}})
+	p, err := proxy.New("proxy", "1.0.0", &proxy.Options{Upstreams: upstreams, Server: server.Options{Logger: slog.Default()}})
 	if err != nil {
 		return err
 	}

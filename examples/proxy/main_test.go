@@ -44,7 +44,7 @@ func TestProxyBeforeProcessAndURL(t *testing.T) {
 	for _, revisions := range [][]mcp.Revision{session.Revisions(), session.ModernRevisions()} {
 		t.Run(string(revisions[0]), func(t *testing.T) {
 			c, err := client.Command(t.Context(), stdio.Command{Path: filepath.Join(dir, "proxy"), Args: []string{file}, Stderr: os.Stderr},
-				&client.Options{Session: session.Config{Revisions: revisions}})
+				&client.Options{Session: session.Options{Revisions: revisions}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,7 +1,7 @@
 // Package sessiontest connects pairs of sessions for tests:
 //
 //	client, server := sessiontest.Pair(t, sessiontest.Side{},
-//		sessiontest.Side{Config: session.Config{Handler: handler}})
+//		sessiontest.Side{Config: session.Options{Handler: handler}})
 package sessiontest
 
 import (
@@ -21,7 +21,7 @@ import (
 type Side struct {
 	Client mcp.ClientCapabilities // of the client
 	Server mcp.ServerCapabilities // of the server
-	Config session.Config
+	Config session.Options
 }
 
 // Pair returns two sessions that are connected in memory and ready. They are closed at the end of

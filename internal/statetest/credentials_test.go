@@ -57,7 +57,7 @@ func (*grant) NeedsClient() bool { return true }
 func authorized(t *testing.T, store oauth.Store) (token string, calls int) {
 	t.Helper()
 	n, g := &network{}, &grant{}
-	a, err := oauth.New(oauth.Config{
+	a, err := oauth.New(oauth.Options{
 		Store: store, Principal: odd, Grant: g, HTTP: &http.Client{Transport: n},
 		Clients: []oauth.Client{{Issuer: issuer, ID: "client " + odd, Secret: auth.NewSecret(odd)}},
 	})

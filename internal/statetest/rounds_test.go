@@ -19,7 +19,7 @@ import (
 func roundServer(t *testing.T, ran map[string]int) (*server.Server, http.Handler) {
 	t.Helper()
 	key := []byte(strings.Repeat("k", 32))
-	s := newServer(t, server.Config{Shared: server.Shared{StateKeys: [][]byte{key}, CursorKey: key}, Features: server.Features{PageSize: 1}})
+	s := newServer(t, server.Options{Shared: server.Shared{StateKeys: [][]byte{key}, CursorKey: key}, Features: server.Features{PageSize: 1}})
 	server.AddTool(s, "ask", "", func(ctx context.Context, c *server.Call, in map[string]any) (string, error) {
 		number, err := server.Step(ctx, c, odd, func(context.Context) (any, error) {
 			ran["number"]++

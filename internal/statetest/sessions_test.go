@@ -24,7 +24,7 @@ func sessionServer(t *testing.T, store streamable.EventStore) (s *server.Server,
 	t.Helper()
 	var mu sync.Mutex
 	var list []string
-	s = newServer(t, server.Config{Hooks: server.Hooks{Subscribe: func(_ context.Context, c *server.Call, uri string) error {
+	s = newServer(t, server.Options{Hooks: server.Hooks{Subscribe: func(_ context.Context, c *server.Call, uri string) error {
 		mu.Lock()
 		defer mu.Unlock()
 		list = append(list, c.Principal()+" "+uri)

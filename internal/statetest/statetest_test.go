@@ -111,7 +111,7 @@ func unpack(t *testing.T, dir, name string) string {
 }
 
 // newServer returns a server that is closed at the end of the test.
-func newServer(t *testing.T, cfg server.Config) *server.Server {
+func newServer(t *testing.T, cfg server.Options) *server.Server {
 	t.Helper()
 	cfg.Logger = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	s := server.New("state", "1", &cfg)

@@ -130,8 +130,8 @@ func work(ran map[string]int) func(ctx context.Context, c *server.Call, in struc
 // taskServer starts a server of durable tasks.
 func taskServer(t *testing.T, store task.Store, ran map[string]int) *server.Server {
 	t.Helper()
-	s := newServer(t, server.Config{
-		Tasks: task.Config{Store: store, Recovery: task.Recovery{ParkAfter: time.Second}, TTL: task.TTL{Default: 10000 * time.Hour, Max: 10000 * time.Hour}, Limits: task.Limits{PageSize: 1}},
+	s := newServer(t, server.Options{
+		Tasks: task.Options{Store: store, Recovery: task.Recovery{ParkAfter: time.Second}, TTL: task.TTL{Default: 10000 * time.Hour, Max: 10000 * time.Hour}, Limits: task.Limits{PageSize: 1}},
 	})
 	server.AddTool(s, "work", "", work(ran), server.Durable())
 	noError(t, s.Start(t.Context()))

@@ -23,7 +23,7 @@ func BenchmarkPrincipals(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				p := newProtector(b, auth.Config{CacheTTL: time.Hour, Verifier: auth.VerifierFunc(func(_ context.Context, c *auth.Credentials) (*auth.Identity, error) {
+				p := newProtector(b, auth.Options{CacheTTL: time.Hour, Verifier: auth.VerifierFunc(func(_ context.Context, c *auth.Credentials) (*auth.Identity, error) {
 					i := granted(strings.Clone(c.Token.Reveal()[:10]))
 					return &i, nil
 				})})

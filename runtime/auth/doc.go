@@ -5,7 +5,7 @@
 //
 // A [Protector] admits requests with an access token of one of its issuers, for its resource:
 //
-//	p, err := auth.NewProtector(auth.Config{
+//	p, err := auth.NewProtector(auth.Options{
 //		Resource: "https://mcp.example.com/mcp",
 //		Issuers:  []string{"https://login.example.com"},
 //		Verifier: verifier,
@@ -25,8 +25,8 @@
 //   - It serves the metadata that names the authorization servers ([Protector.Handler]).
 //   - It ends open streams when their token expires or is revoked ([Protector.Watch]).
 //
-// Config.Scopes applies to every request. Package server requires scopes for single features
-// (RequireScopes), by arguments (RequireScopesFor) and by method (Scopes of its Config).
+// Options.Scopes applies to every request. Package server requires scopes for single features
+// (RequireScopes), by arguments (RequireScopesFor) and by method (Scopes of its Options).
 //
 // Handlers find the [Identity] of the token in their context. Its principal owns the sessions,
 // tasks and subscriptions of the request. Handlers do not see the token itself: it is neither in

@@ -18,7 +18,7 @@ import (
 func TestVerificationsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, most atomic.Int64
-		p := newProtector(t, auth.Config{CacheTTL: time.Hour, MaxVerifications: 2, Verifier: auth.VerifierFunc(func(ctx context.Context, c *auth.Credentials) (*auth.Identity, error) {
+		p := newProtector(t, auth.Options{CacheTTL: time.Hour, MaxVerifications: 2, Verifier: auth.VerifierFunc(func(ctx context.Context, c *auth.Credentials) (*auth.Identity, error) {
 			most.Store(max(most.Load(), running.Add(1)))
 			defer running.Add(-1)
 			time.Sleep(time.Second)
@@ -85,7 +85,7 @@ func TestVerificationsAreLimited(t *testing.T) {
 func TestWaitForVerificationEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})
-		p := newProtector(t, auth.Config{CacheTTL: -1, MaxVerifications: 1, Verifier: auth.VerifierFunc(func(ctx context.Context, c *auth.Credentials) (*auth.Identity, error) {
+		p := newProtector(t, auth.Options{CacheTTL: -1, MaxVerifications: 1, Verifier: auth.VerifierFunc(func(ctx context.Context, c *auth.Credentials) (*auth.Identity, error) {
 			<-hang
 			return nil, auth.ErrInvalidToken
 		})})
@@ -108,7 +108,7 @@ func TestWaitForVerificationEnds(t *testing.T) {
 // A verifier that waits for its context alone does not hold a request for ever.
 func TestVerificationEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newProtector(t, auth.Config{Verifier: auth.VerifierFunc(func(ctx context.Context, _ *auth.Credentials) (*auth.Identity, error) {
+		p := newProtector(t, auth.Options{Verifier: auth.VerifierFunc(func(ctx context.Context, _ *auth.Credentials) (*auth.Identity, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		})})
@@ -133,7 +133,7 @@ func (waitingProofs) VerifyProof(ctx context.Context, _ *auth.Credentials, _ *au
 func TestVerificationOfProofEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		identity := granted("ann", func(i *auth.Identity) { i.Expiry, i.Thumbprint = time.Time{}, "key" })
-		p := newProtector(t, auth.Config{Verifier: waitingProofs{func(context.Context, *auth.Credentials) (*auth.Identity, error) {
+		p := newProtector(t, auth.Options{Verifier: waitingProofs{func(context.Context, *auth.Credentials) (*auth.Identity, error) {
 			return &identity, nil
 		}}})
 		begun := time.Now()

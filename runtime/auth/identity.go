@@ -17,7 +17,7 @@ type Credentials struct {
 	Token  Secret
 	Proof  string // the DPoP proof; "" without one
 	Method string // of the HTTP request, for the proof
-	URL    string // of the request as the client sent it, from Config.Resource; for the proof
+	URL    string // of the request as the client sent it, from Options.Resource; for the proof
 }
 
 // Identity is the verified content of an access token. It must not be changed after Verify has
@@ -34,14 +34,14 @@ type Identity struct {
 	// "" for a bearer token.
 	Thumbprint string
 
-	// Principal identifies the user or the client. A Protector sets it; see [Config].
+	// Principal identifies the user or the client. A Protector sets it; see [Options].
 	Principal string
 
 	implied []string // scopes that the granted ones include
 }
 
 // HasScopes reports whether each of the scopes was granted, directly or by a scope that implies it;
-// see [Config].Imply.
+// see [Options].Imply.
 func (i *Identity) HasScopes(scopes ...string) bool {
 	for _, scope := range scopes {
 		if !slices.Contains(i.Scopes, scope) && !slices.Contains(i.implied, scope) {
@@ -55,7 +55,7 @@ func (i *Identity) HasScopes(scopes ...string) bool {
 // Protector then checks the issuer, the audience and the expiry of the Identity. Results may be
 // cached, so they may depend only on the scheme and the token.
 //
-// Results are only cached if [Config].CacheTTL is set, or if the Verifier has a method CacheTTL()
+// Results are only cached if [Options].CacheTTL is set, or if the Verifier has a method CacheTTL()
 // [time.Duration], which returns for how long.
 //
 // Verify fails with [ErrUnavailable] if it cannot decide, for example because the authorization
@@ -103,7 +103,7 @@ const maxPrincipal = 512
 // clientMark precedes the client id in a principal without a subject.
 const clientMark = "client_id="
 
-// principalOf returns the default principal of an identity; see [Config].Principal.
+// principalOf returns the default principal of an identity; see [Options].Principal.
 func principalOf(i *Identity) (string, error) {
 	name := i.Subject
 	switch {

@@ -20,8 +20,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/network"
 )
 
-// Config configures a [Protector].
-type Config struct {
+// Options configures a [Protector].
+type Options struct {
 	// Resource is the URL of the protected endpoint as clients know it, such as
 	// "https://mcp.example.com/mcp". It must be canonical (RFC 8707, section 2): the scheme and the host
 	// in lower case, without the default port of the scheme, the path "/", userinfo and a fragment.
@@ -83,7 +83,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Defaults of [Config].
+// Defaults of [Options].
 const (
 	defaultSkew      = time.Minute
 	defaultRecheck   = time.Minute
@@ -114,7 +114,7 @@ const (
 // Protector decides which HTTP requests are authorized (MCP basic/authorization). Create it with
 // [NewProtector]. Its methods may be called by many goroutines.
 type Protector struct {
-	c        Config
+	c        Options
 	proofs   ProofVerifier // nil without DPoP
 	audience map[string]bool
 	cache    *cache[*Identity] // nil: tokens are not cached
@@ -133,7 +133,7 @@ type Protector struct {
 }
 
 // NewProtector returns a Protector. It fails if the configuration is incomplete or invalid.
-func NewProtector(c Config) (*Protector, error) {
+func NewProtector(c Options) (*Protector, error) {
 	p := &Protector{c: c, audience: map[string]bool{}}
 	if err := p.complete(); err != nil {
 		return nil, fmt.Errorf("auth: %w", err)
@@ -245,7 +245,7 @@ func checkURL(text string) (*url.URL, error) {
 }
 
 // Authenticate returns the identity of a request. It fails with a [*Denied] unless the request has
-// valid credentials with [Config].Scopes.
+// valid credentials with [Options].Scopes.
 func (p *Protector) Authenticate(r *http.Request) (*Identity, error) {
 	i, err := p.authenticate(r)
 	if err == nil {
@@ -593,7 +593,7 @@ func isTimeout(err error) bool {
 	return ok && e.Timeout()
 }
 
-// Permit returns nil if the identity has [Config].Scopes and all further scopes. Otherwise, it
+// Permit returns nil if the identity has [Options].Scopes and all further scopes. Otherwise, it
 // returns a [*Denied] with status 403. Its challenge names all of these scopes.
 func (p *Protector) Permit(i *Identity, further ...string) error {
 	if i.HasScopes(p.c.Scopes...) && i.HasScopes(further...) {

@@ -63,7 +63,7 @@ func (*prover) VerifyProof(ctx context.Context, c *auth.Credentials, i *auth.Ide
 	return errors.New("wrong proof")
 }
 
-func newProtector(t testing.TB, c auth.Config) *auth.Protector {
+func newProtector(t testing.TB, c auth.Options) *auth.Protector {
 	t.Helper()
 	if c.Resource == "" {
 		c.Resource = resource
@@ -115,7 +115,7 @@ func TestAuthenticate(t *testing.T) {
 		"scopes":         granted("ann", func(i *auth.Identity) { i.Scopes = make([]string, 101) }),
 		"bound":          granted("ann", func(i *auth.Identity) { i.Thumbprint = "x" }),
 	}
-	p := newProtector(t, auth.Config{
+	p := newProtector(t, auth.Options{
 		Verifier: &tokens{table: table}, Audience: []string{"api://mcp"}, Scopes: []string{"mcp"}, Now: func() time.Time { return now },
 		Imply: func(s string) []string { return map[string][]string{"admin": {"write"}, "write": {"mcp", "admin"}}[s] },
 	})
@@ -189,7 +189,7 @@ func TestUnavailableVerifierDoesNotRejectToken(t *testing.T) {
 		"unavailable": fmt.Errorf("%w: dial", auth.ErrUnavailable),
 		"timeout":     context.DeadlineExceeded,
 	} {
-		p := newProtector(t, auth.Config{Verifier: &tokens{err: err}})
+		p := newProtector(t, auth.Options{Verifier: &tokens{err: err}})
 		_, got := p.Authenticate(post("Authorization", "Bearer x"))
 		denied, ok := errors.AsType[*auth.Denied](got)
 		if !ok || denied.Status != http.StatusServiceUnavailable || challenge(denied) != "" || !errors.Is(got, auth.ErrUnavailable) {
@@ -202,7 +202,7 @@ func TestUnavailableVerifierDoesNotRejectToken(t *testing.T) {
 			t.Errorf("%s: header %v", name, w.Header())
 		}
 	}
-	p := newProtector(t, auth.Config{Verifier: auth.VerifierFunc(func(context.Context, *auth.Credentials) (*auth.Identity, error) { panic("secret") })})
+	p := newProtector(t, auth.Options{Verifier: auth.VerifierFunc(func(context.Context, *auth.Credentials) (*auth.Identity, error) { panic("secret") })})
 	_, err := p.Authenticate(post("Authorization", "Bearer x"))
 	if denied, ok := errors.AsType[*auth.Denied](err); !ok || denied.Status != http.StatusInternalServerError || strings.Contains(denied.Reason, "secret") {
 		t.Errorf("panic: %v", err)
@@ -214,8 +214,8 @@ func TestDPoP(t *testing.T) {
 		"bearer": granted("ann"), "bound": granted("ann", func(i *auth.Identity) { i.Thumbprint = "x" }),
 	}, ttl: time.Hour}}
 	metadata := auth.ResourceMetadata{DPoPAlgorithms: []string{"ES256", "EdDSA"}}
-	optional := newProtector(t, auth.Config{Verifier: v, Metadata: metadata})
-	required := newProtector(t, auth.Config{Verifier: v, Metadata: metadata, RequireDPoP: true})
+	optional := newProtector(t, auth.Options{Verifier: v, Metadata: metadata})
+	required := newProtector(t, auth.Options{Verifier: v, Metadata: metadata, RequireDPoP: true})
 	if !metadataOf(t, required).DPoPRequired || metadataOf(t, optional).DPoPRequired {
 		t.Error("metadata does not say whether DPoP is required")
 	}
@@ -259,7 +259,7 @@ func TestProtectorCachesVerifiedTokens(t *testing.T) {
 	v := &tokens{ttl: time.Minute, table: map[string]auth.Identity{
 		"long": granted("ann"), "short": granted("bob", func(i *auth.Identity) { i.Expiry = now.Add(10 * time.Second) }),
 	}}
-	p := newProtector(t, auth.Config{Verifier: v, Skew: time.Second, Now: func() time.Time { return now }})
+	p := newProtector(t, auth.Options{Verifier: v, Skew: time.Second, Now: func() time.Time { return now }})
 	try := func(token string, calls int64, ok bool) {
 		t.Helper()
 		before := v.calls.Load()
@@ -285,7 +285,7 @@ func TestProtectorCachesVerifiedTokens(t *testing.T) {
 	delete(v.table, "long")
 	try("long", 1, false)
 
-	direct := newProtector(t, auth.Config{Verifier: v, CacheTTL: -1})
+	direct := newProtector(t, auth.Options{Verifier: v, CacheTTL: -1})
 	v.table["long"] = granted("ann")
 	for range 2 {
 		if _, err := direct.Authenticate(post("Authorization", "Bearer long")); err != nil {
@@ -299,7 +299,7 @@ func TestProtectorCachesVerifiedTokens(t *testing.T) {
 
 func TestTokenCacheIsBounded(t *testing.T) {
 	v := &tokens{ttl: time.Hour, table: map[string]auth.Identity{}}
-	p := newProtector(t, auth.Config{Verifier: v, CacheSize: 100})
+	p := newProtector(t, auth.Options{Verifier: v, CacheSize: 100})
 	for n := range 300 {
 		token := fmt.Sprint("t", n)
 		v.table[token] = granted(token)
@@ -321,22 +321,22 @@ func TestTokenCacheIsBounded(t *testing.T) {
 }
 
 func TestNewProtectorRejectsConfig(t *testing.T) {
-	good := auth.Config{Resource: resource, Issuers: []string{issuer}, Verifier: &tokens{}}
-	for name, change := range map[string]func(*auth.Config){
-		"Resource":               func(c *auth.Config) { c.Resource = "" },
-		"fragment":               func(c *auth.Config) { c.Resource += "#" },
-		`want "https://`:         func(c *auth.Config) { c.Resource = "https://MCP.example.com/mcp" },
-		"not https":              func(c *auth.Config) { c.Resource = "http://mcp.example.com/mcp" },
-		"no Issuers":             func(c *auth.Config) { c.Issuers = nil },
-		`issuer "as"`:            func(c *auth.Config) { c.Issuers = []string{"as"} },
-		"has a query":            func(c *auth.Config) { c.Issuers = []string{issuer + "?a"} },
-		"no Verifier":            func(c *auth.Config) { c.Verifier = nil },
-		`scope "a b"`:            func(c *auth.Config) { c.Scopes = []string{"a b"} },
-		`scope "offline_access"`: func(c *auth.Config) { c.Scopes = []string{"offline_access"} },
-		"no VerifyProof":         func(c *auth.Config) { c.RequireDPoP = true },
-		"exclude each other":     func(c *auth.Config) { c.RequireDPoP, c.NoDPoP = true, true },
-		"negative Skew":          func(c *auth.Config) { c.Skew = -1 },
-		"Metadata.Resource":      func(c *auth.Config) { c.Metadata.Resource = resource },
+	good := auth.Options{Resource: resource, Issuers: []string{issuer}, Verifier: &tokens{}}
+	for name, change := range map[string]func(*auth.Options){
+		"Resource":               func(c *auth.Options) { c.Resource = "" },
+		"fragment":               func(c *auth.Options) { c.Resource += "#" },
+		`want "https://`:         func(c *auth.Options) { c.Resource = "https://MCP.example.com/mcp" },
+		"not https":              func(c *auth.Options) { c.Resource = "http://mcp.example.com/mcp" },
+		"no Issuers":             func(c *auth.Options) { c.Issuers = nil },
+		`issuer "as"`:            func(c *auth.Options) { c.Issuers = []string{"as"} },
+		"has a query":            func(c *auth.Options) { c.Issuers = []string{issuer + "?a"} },
+		"no Verifier":            func(c *auth.Options) { c.Verifier = nil },
+		`scope "a b"`:            func(c *auth.Options) { c.Scopes = []string{"a b"} },
+		`scope "offline_access"`: func(c *auth.Options) { c.Scopes = []string{"offline_access"} },
+		"no VerifyProof":         func(c *auth.Options) { c.RequireDPoP = true },
+		"exclude each other":     func(c *auth.Options) { c.RequireDPoP, c.NoDPoP = true, true },
+		"negative Skew":          func(c *auth.Options) { c.Skew = -1 },
+		"Metadata.Resource":      func(c *auth.Options) { c.Metadata.Resource = resource },
 	} {
 		c := good
 		change(&c)
@@ -352,7 +352,7 @@ func TestNewProtectorRejectsConfig(t *testing.T) {
 
 // Proves AUTH-03, AUTH-04, M-AUTH-01.
 func TestMetadataIsServedAtWellKnownPaths(t *testing.T) {
-	p := newProtector(t, auth.Config{
+	p := newProtector(t, auth.Options{
 		Resource: "https://mcp.example.com/base/mcp", Verifier: &tokens{}, Scopes: []string{"mcp"},
 		Metadata: auth.ResourceMetadata{Name: "Example"},
 	})
@@ -395,7 +395,7 @@ func TestMetadataIsServedAtWellKnownPaths(t *testing.T) {
 }
 
 func TestMiddleware(t *testing.T) {
-	p := newProtector(t, auth.Config{Verifier: &tokens{table: map[string]auth.Identity{"good": granted("ann")}}})
+	p := newProtector(t, auth.Options{Verifier: &tokens{table: map[string]auth.Identity{"good": granted("ann")}}})
 	h := p.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		i, _ := auth.FromContext(r.Context())
 		io.WriteString(w, i.Subject)
@@ -436,7 +436,7 @@ func TestWatchEndsStreamWithToken(t *testing.T) {
 						i.Expiry = start.Add(test.expires)
 					}
 				})}}
-				p := newProtector(t, auth.Config{Verifier: v, Scopes: []string{"mcp"}})
+				p := newProtector(t, auth.Options{Verifier: v, Scopes: []string{"mcp"}})
 				i, err := p.Authenticate(r)
 				if err != nil {
 					t.Fatal(err)
@@ -470,7 +470,7 @@ func TestWatchEndsStreamWithToken(t *testing.T) {
 func TestRecheckRemovesRevokedTokenFromCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := &tokens{ttl: time.Hour, table: map[string]auth.Identity{"t": granted("ann")}}
-		p := newProtector(t, auth.Config{Verifier: v})
+		p := newProtector(t, auth.Options{Verifier: v})
 		r := post("Authorization", "Bearer t")
 		i, err := p.Authenticate(r)
 		if err != nil {
@@ -496,7 +496,7 @@ func TestRecheckRemovesRevokedTokenFromCache(t *testing.T) {
 func TestConcurrentRequestsShareVerification(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int64
-		p := newProtector(t, auth.Config{CacheTTL: time.Hour, Verifier: auth.VerifierFunc(func(ctx context.Context, c *auth.Credentials) (*auth.Identity, error) {
+		p := newProtector(t, auth.Options{CacheTTL: time.Hour, Verifier: auth.VerifierFunc(func(ctx context.Context, c *auth.Credentials) (*auth.Identity, error) {
 			calls.Add(1)
 			select {
 			case <-time.After(time.Second):
@@ -551,7 +551,7 @@ func FuzzAuthenticate(f *testing.F) {
 	f.Add("bearer  secret-token ", "", "a=b", "proof")
 	f.Add("DPoP secret-token", "Bearer secret-token", "access_token=secret-token", "")
 	f.Add("Bearer \"secret-token\"", "", "%61ccess_token", "")
-	p := newProtector(f, auth.Config{Scopes: []string{"mcp"}, Verifier: &prover{tokens: tokens{table: map[string]auth.Identity{"secret-token": granted("ann")}}}})
+	p := newProtector(f, auth.Options{Scopes: []string{"mcp"}, Verifier: &prover{tokens: tokens{table: map[string]auth.Identity{"secret-token": granted("ann")}}}})
 	f.Fuzz(func(t *testing.T, first, second, query, proof string) {
 		r := post()
 		r.URL.RawQuery = query

@@ -156,7 +156,7 @@ func (w *secretWorld) listen(make func(base string) http.Handler) (base string) 
 
 // protector returns the Protector of a server.
 func (w *secretWorld) protector(resource string) *auth.Protector {
-	p, err := auth.NewProtector(auth.Config{
+	p, err := auth.NewProtector(auth.Options{
 		Resource: resource, Issuers: []string{w.issuer}, Verifier: w.trial, Scopes: []string{"mcp"}, Logger: w.log, CacheTTL: -1,
 	})
 	if err != nil {
@@ -189,7 +189,7 @@ func (w *secretWorld) dial(at string, revisions []mcp.Revision) (*client.Client,
 		return nil, err
 	}
 	return client.Connect(w.t.Context(), w.recorder.Wrap(tap.Log(conn, w.log), "client", mcp.FromClient), &client.Options{
-		Session: session.Config{Revisions: revisions, Logger: w.log},
+		Session: session.Options{Revisions: revisions, Logger: w.log},
 		Input: client.Input{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
 			return client.Accept(map[string]any{"name": "marker-answer"})
 		}},
@@ -238,7 +238,7 @@ func TestSecretsDoNotLeak(t *testing.T) {
 	taskFile, sessionFile := filepath.Join(files, "tasks.db"), filepath.Join(files, "sessions.db")
 	closeServer := w.startServer(taskFile, sessionFile)
 	w.startProxy()
-	config := oauth.Config{
+	config := oauth.Options{
 		User:    loopback.Callback(redirectURI, w.login),
 		Clients: []oauth.Client{{Issuer: w.issuer, ID: "client", Secret: auth.NewSecret(plantedSecret)}},
 		Logger:  w.log,
@@ -302,7 +302,7 @@ func (w *secretWorld) startServer(taskFile, sessionFile string) (closeAll func()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := server.New("server", "1", &server.Config{Tasks: task.Config{Store: tasks}, Logger: w.log, Session: session.Config{Logger: w.log}})
+	s := server.New("server", "1", &server.Options{Tasks: task.Options{Store: tasks}, Logger: w.log, Session: session.Options{Logger: w.log}})
 	type in struct{ Text string }
 	show := func(_ context.Context, c *server.Call, in in) (string, error) {
 		w.show(c)
@@ -343,7 +343,7 @@ func (w *secretWorld) startServer(taskFile, sessionFile string) (closeAll func()
 
 // startProxy starts a protected proxy with an unprotected upstream.
 func (w *secretWorld) startProxy() {
-	s := server.New("upstream", "1", &server.Config{Logger: w.log})
+	s := server.New("upstream", "1", &server.Options{Logger: w.log})
 	server.AddTool(s, "read", "", func(_ context.Context, c *server.Call, in struct{ Text string }) (string, error) {
 		return in.Text, nil
 	})
@@ -358,8 +358,8 @@ func (w *secretWorld) startProxy() {
 		})
 	})
 	base := w.listen(func(base string) http.Handler {
-		p, err := proxy.New("proxy", "1", &proxy.Config{
-			Upstreams: []proxy.Upstream{proxy.Dial("upstream", upstream, w.options())}, Server: server.Config{Logger: w.log},
+		p, err := proxy.New("proxy", "1", &proxy.Options{
+			Upstreams: []proxy.Upstream{proxy.Dial("upstream", upstream, w.options())}, Server: server.Options{Logger: w.log},
 		})
 		if err != nil {
 			w.t.Fatal(err)
@@ -418,13 +418,13 @@ func (w *secretWorld) use(revisions []mcp.Revision) {
 func (w *secretWorld) fail() {
 	t := w.t
 	_, err := client.Dial(t.Context(), w.server, &client.Options{
-		Auth: client.Token(auth.NewSecret(plantedToken)), HTTP: w.options(), Session: session.Config{Logger: w.log},
+		Auth: client.Token(auth.NewSecret(plantedToken)), HTTP: w.options(), Session: session.Options{Logger: w.log},
 	})
 	if err == nil {
 		t.Error("a wrong token is accepted")
 	}
 	w.seen.error(err)
-	wrong, err := oauth.New(oauth.Config{
+	wrong, err := oauth.New(oauth.Options{
 		User:    loopback.Callback(redirectURI, w.login),
 		Clients: []oauth.Client{{Issuer: w.issuer, ID: "client", Secret: auth.NewSecret(plantedToken)}}, Logger: w.log,
 	})
@@ -467,7 +467,7 @@ func (w *secretWorld) fail() {
 }
 
 // print formats the values of applications that contain secrets.
-func (w *secretWorld) print(config *oauth.Config) {
+func (w *secretWorld) print(config *oauth.Options) {
 	t := w.t
 	token, err := w.a.Token(t.Context(), w.server)
 	if err != nil {

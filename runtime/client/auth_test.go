@@ -191,7 +191,7 @@ func TestKeepAliveDoesNotAskUserToLogIn(t *testing.T) {
 		f := newFake(t)
 		demand(f)
 		l := &login{}
-		f.dial(client.Options{Auth: l, Session: session.Config{Timeouts: session.Timeouts{KeepAlive: time.Minute}}})
+		f.dial(client.Options{Auth: l, Session: session.Options{Timeouts: session.Timeouts{KeepAlive: time.Minute}}})
 		l.mu.Lock()
 		l.token, l.ops, l.err = "revoked", nil, errors.New("denied")
 		l.mu.Unlock()

@@ -47,10 +47,10 @@ func everything() mcp.ServerCapabilities {
 // connect returns a client and its server, which declares everything. It works in a synctest
 // bubble.
 func connect(t *testing.T, o *client.Options, answers map[string]func(string) (string, error)) (*client.Client, *scripted) {
-	return connectAs(t, everything(), o, session.Config{}, answers)
+	return connectAs(t, everything(), o, session.Options{}, answers)
 }
 
-func connectAs(t *testing.T, capabilities mcp.ServerCapabilities, o *client.Options, cfg session.Config, answers map[string]func(string) (string, error)) (*client.Client, *scripted) {
+func connectAs(t *testing.T, capabilities mcp.ServerCapabilities, o *client.Options, cfg session.Options, answers map[string]func(string) (string, error)) (*client.Client, *scripted) {
 	t.Helper()
 	a, b := inmemory.Pair(inmemory.Options{})
 	s := &scripted{t: t, answers: answers}
@@ -240,7 +240,7 @@ func (n recorder) ElicitationComplete(_ context.Context, p *mcp.ElicitationCompl
 func TestHostReceivesNotifications(t *testing.T) {
 	n := recorder{events: make(chan string, 10)}
 	own := make(chan string, 1)
-	_, s := connect(t, &client.Options{Notifications: n, Session: session.Config{
+	_, s := connect(t, &client.Options{Notifications: n, Session: session.Options{
 		Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 			own <- req.Method
 			return nil, nil
@@ -277,7 +277,7 @@ func TestNotificationsAreDecodedOnlyForHost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log bytes.Buffer
-				_, s := connect(t, &client.Options{Notifications: test.host, Session: session.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}}, nil)
+				_, s := connect(t, &client.Options{Notifications: test.host, Session: session.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}}, nil)
 				if err := s.Notify(t.Context(), "notifications/message", session.Raw(`{"level":1}`)); err != nil {
 					t.Fatal(err)
 				}
@@ -378,7 +378,7 @@ func TestClientHonoursOlderRevision(t *testing.T) {
 				return nil, client.ErrRefused
 			},
 		},
-	}, session.Config{Revisions: []mcp.Revision{mcp.Revision20250618}}, nil)
+	}, session.Options{Revisions: []mcp.Revision{mcp.Revision20250618}}, nil)
 	if c.Revision() != mcp.Revision20250618 {
 		t.Fatalf("the revision is %s", c.Revision())
 	}

@@ -33,14 +33,14 @@ func TestDialNamesCause(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				nobody := new(refusing)
 				_, err := client.Dial(t.Context(), "http://127.0.0.1:9/mcp", &client.Options{
-					Session: session.Config{Revisions: revisions}, HTTP: streamable.ClientOptions{Options: httpclient.Options{HTTP: &http.Client{Transport: nobody}}},
+					Session: session.Options{Revisions: revisions}, HTTP: streamable.ClientOptions{Options: httpclient.Options{HTTP: &http.Client{Transport: nobody}}},
 				})
 				if !errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, session.ErrNotModern) || strings.Contains(err.Error(), "lost") || nobody.attempts != 1 {
 					t.Errorf("got %v after %d attempts, want that the connection is refused", err, nobody.attempts)
 				}
 			})
 			_, err := client.Dial(t.Context(), "http://127.0.0.1:9/mcp", &client.Options{
-				Session: session.Config{Revisions: revisions}, Auth: client.Token(auth.NewSecret("abc\n")),
+				Session: session.Options{Revisions: revisions}, Auth: client.Token(auth.NewSecret("abc\n")),
 			})
 			if err == nil || errors.Is(err, session.ErrNotModern) || strings.Contains(err.Error(), "lost") || !strings.Contains(err.Error(), "control character") || strings.Contains(err.Error(), "abc") {
 				t.Errorf("token with a line feed: got %v", err)

@@ -23,7 +23,7 @@ import (
 
 // newAsking returns a server whose tool "ask" asks for a name and a color, one after the other, and
 // whose tool "add" adds a tool.
-func newAsking(cfg *server.Config) *server.Server {
+func newAsking(cfg *server.Options) *server.Server {
 	s := server.New("asking", "1", cfg)
 	server.AddTool(s, "ask", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 		var name struct {

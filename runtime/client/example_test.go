@@ -121,9 +121,9 @@ func ExampleDial() {
 // A host runs a tool as a task and attaches to it by its id.
 func ExampleClient_StartTool() {
 	ctx := context.Background()
-	s := server.New("oven", "1", &server.Config{
-		Session: session.Config{Principal: "ann"},
-		Tasks:   task.Config{Store: store.New()},
+	s := server.New("oven", "1", &server.Options{
+		Session: session.Options{Principal: "ann"},
+		Tasks:   task.Options{Store: store.New()},
 	})
 	server.AddTool(s, "bake", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 		return "a cake", nil

@@ -48,7 +48,7 @@ func TestSubscriptionOutlivesItsToken(t *testing.T) {
 		t.Run(string(revision), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const resource = "https://mcp.example.com/mcp"
-				p, err := auth.NewProtector(auth.Config{
+				p, err := auth.NewProtector(auth.Options{
 					Resource: resource, Issuers: []string{"https://as.example.com"}, Skew: time.Second,
 					Verifier: auth.VerifierFunc(func(_ context.Context, c *auth.Credentials) (*auth.Identity, error) {
 						issued, err := strconv.ParseInt(c.Token.Reveal(), 10, 64)

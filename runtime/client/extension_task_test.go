@@ -996,7 +996,7 @@ func TestPanicOfRespondIsAnError(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cfg := session.Config{Revisions: session.ModernRevisions(), Logger: slog.New(slog.DiscardHandler)}
+		cfg := session.Options{Revisions: session.ModernRevisions(), Logger: slog.New(slog.DiscardHandler)}
 		tasks := requestor.Internals(taskrules.Caller{}).Attach(&cfg, func(context.Context, *session.Request) (json.RawMessage, error) { panic("oops") }, nil)
 		s, err := session.Connect(t.Context(), conn, &mcp.InitializeRequestParams{
 			ClientInfo:   mcp.Implementation{Name: "c", Version: "1"},
@@ -1015,7 +1015,7 @@ func TestPanicOfRespondIsAnError(t *testing.T) {
 // withOwnTasks serves a server with tasks at a network.
 func withOwnTasks(t *testing.T, at *network, middleware ...func(http.Handler) http.Handler) {
 	t.Helper()
-	s := server.New("s", "1", &server.Config{Tasks: task.Config{Store: memory.New()}})
+	s := server.New("s", "1", &server.Options{Tasks: task.Options{Store: memory.New()}})
 	t.Cleanup(func() { s.Close() })
 	support := server.Tasks(receiver.Support{})
 	server.AddTool(s, "quick", "", func(context.Context, *server.Call, struct{}) (string, error) { return "quick", nil }, support)
@@ -1133,7 +1133,7 @@ func TestDialDiscoversRevisionByDefault(t *testing.T) {
 	}{{nil, true}, {session.Revisions(), false}} {
 		synctest.Test(t, func(t *testing.T) {
 			at := new(network)
-			s := server.New("s", "1", &server.Config{Session: session.Config{Revisions: x.revisions}})
+			s := server.New("s", "1", &server.Options{Session: session.Options{Revisions: x.revisions}})
 			defer s.Close()
 			defer serveOwn(t, at, s, nil)()
 			o := at.options()

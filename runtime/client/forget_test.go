@@ -23,7 +23,7 @@ import (
 // that has asked for input.
 func TestClosedClientsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := server.New("shop", "1", &server.Config{Tasks: task.Config{Store: memory.New()}})
+		s := server.New("shop", "1", &server.Options{Tasks: task.Options{Store: memory.New()}})
 		server.AddTool(s, "order", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			var in struct {
 				Name string `json:"name"`

@@ -52,7 +52,7 @@ func TestCapabilitiesFollowFromTheHandlers(t *testing.T) {
 	fill := func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) { return client.Decline(), nil }
 	open := func(context.Context, *client.URLRequest) (mcp.ElicitAction, error) { return "accept", nil }
 	sample := func(context.Context, *client.SampleRequest) (*mcp.CreateMessageResult, error) { return nil, nil }
-	tasks, err := task.New(t.Context(), task.Config{Store: taskmemory.New()})
+	tasks, err := task.New(t.Context(), task.Options{Store: taskmemory.New()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestCapabilitiesFollowFromTheHandlers(t *testing.T) {
 		{"roots", &client.Options{Input: client.Input{Roots: new(client.Roots)}}, `{"roots":{"listChanged":true}}`},
 		{"tasks", &client.Options{Input: client.Input{Sample: sample, Fill: fill, Tasks: tasks}}, `{"elicitation":{"form":{}},"sampling":{},` +
 			`"tasks":{"cancel":{},"requests":{"elicitation":{"create":{}},"sampling":{"createMessage":{}}}}}`},
-		{"tasks of sampling", &client.Options{Input: client.Input{Sample: sample, Tasks: tasks}, Session: session.Config{Principal: "ada"}},
+		{"tasks of sampling", &client.Options{Input: client.Input{Sample: sample, Tasks: tasks}, Session: session.Options{Principal: "ada"}},
 			`{"sampling":{},"tasks":{"cancel":{},"list":{},"requests":{"sampling":{"createMessage":{}}}}}`},
 		{"additional", &client.Options{Input: client.Input{Sample: sample}, Features: client.Features{Capabilities: mcp.ClientCapabilities{
 			Experimental: []byte(`{"x":{}}`), Sampling: &mcp.ClientCapabilitiesSampling{Context: []byte(`{}`)},
@@ -456,7 +456,7 @@ func TestRootsChangedDuringHandshakeAreAnnounced(t *testing.T) {
 		roots := new(client.Roots)
 		announced := make(chan string, 1)
 		a, b := inmemory.Pair(inmemory.Options{})
-		server := session.Serve(b, &mcp.InitializeResult{ServerInfo: mcp.Implementation{Name: "s", Version: "1"}}, &session.Config{
+		server := session.Serve(b, &mcp.InitializeResult{ServerInfo: mcp.Implementation{Name: "s", Version: "1"}}, &session.Options{
 			Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 				if req.Method == "notifications/roots/list_changed" {
 					announced <- req.Method
@@ -497,7 +497,7 @@ func TestRootsChangePassesStuckServer(t *testing.T) {
 		announced := make(chan int, 2)
 		for i := range 2 {
 			near, far := inmemory.Pair(inmemory.Options{})
-			server := session.Serve(far, &mcp.InitializeResult{ServerInfo: mcp.Implementation{Name: "s", Version: "1"}}, &session.Config{
+			server := session.Serve(far, &mcp.InitializeResult{ServerInfo: mcp.Implementation{Name: "s", Version: "1"}}, &session.Options{
 				Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 					if req.Method == mcp.MethodNotificationsRootsListChanged {
 						announced <- i

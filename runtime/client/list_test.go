@@ -173,7 +173,7 @@ func TestListIsCachedUntilItChanges(t *testing.T) {
 func TestListIsNotCachedWithoutListChanged(t *testing.T) {
 	capabilities := everything()
 	capabilities.Tools.ListChanged = nil
-	c, s := connectAs(t, capabilities, nil, session.Config{}, map[string]func(string) (string, error){
+	c, s := connectAs(t, capabilities, nil, session.Options{}, map[string]func(string) (string, error){
 		"tools/list": always(`{"tools":[]}`),
 	})
 	for range 2 {

@@ -1142,7 +1142,7 @@ func TestUnresponsiveServerMayBeUnavailable(t *testing.T) {
 					}
 					return unavailable.Load()
 				}
-				c := f.dial(client.Options{Session: session.Config{Timeouts: session.Timeouts{KeepAlive: 10 * time.Second}, Logger: slog.New(slog.DiscardHandler)}})
+				c := f.dial(client.Options{Session: session.Options{Timeouts: session.Timeouts{KeepAlive: 10 * time.Second}, Logger: slog.New(slog.DiscardHandler)}})
 				silent.Store(true)
 				time.Sleep(25 * time.Second)
 				unavailable.Store(true)

@@ -60,7 +60,7 @@ type Options struct {
 	// Its Hooks.Reopened is called when a lost session has been replaced and its subscriptions and
 	// log level have been restored. The server does not report changes made between the two sessions:
 	// a host that shows resources or lists should fetch them again.
-	Session session.Config
+	Session session.Options
 }
 
 // NoLimit is the value of a field that sets no limit, and Off that of one that switches off what
@@ -232,7 +232,7 @@ func valueOf[T any](p *T) (v T) {
 }
 
 // config returns a copy of o.Session. Appending to the middleware of the copy does not change o.
-func (o *Options) config() session.Config {
+func (o *Options) config() session.Options {
 	cfg := o.Session
 	cfg.Hooks.Receiving = slices.Clone(cfg.Hooks.Receiving)
 	cfg.Hooks.Sending = slices.Clone(cfg.Hooks.Sending)

@@ -33,7 +33,7 @@ func TestCallToolValidatesOutput(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var log bytes.Buffer
-			c, _ := connect(t, &client.Options{Session: session.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}}, map[string]func(string) (string, error){
+			c, _ := connect(t, &client.Options{Session: session.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}}, map[string]func(string) (string, error){
 				"tools/list": always(tools), "tools/call": always(test.result),
 			})
 			if _, err := c.CallTool(t.Context(), test.tool, nil); err != nil {
@@ -78,7 +78,7 @@ func TestCallToolLimitsValidation(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
-			c, _ := connect(t, &client.Options{Session: session.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}}, map[string]func(string) (string, error){
+			c, _ := connect(t, &client.Options{Session: session.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}}, map[string]func(string) (string, error){
 				"tools/list": always(`{"tools":[{"name":"x","inputSchema":{"type":"object"},"outputSchema":` + test.schema + `}]}`),
 				"tools/call": always(`{"content":[],"structuredContent":` + test.content + `}`),
 			})

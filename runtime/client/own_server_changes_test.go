@@ -98,7 +98,7 @@ func TestListenToOwnServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		at := new(network)
 		start := func() (s *server.Server, stop func()) {
-			s = server.New("s", "1", &server.Config{Features: server.Features{Caching: server.Caching{Tools: time.Hour, Contents: time.Hour}}})
+			s = server.New("s", "1", &server.Options{Features: server.Features{Caching: server.Caching{Tools: time.Hour, Contents: time.Hour}}})
 			server.AddTool(s, "tool", "", nothing)
 			server.AddPrompt(s, "prompt", "", func(context.Context, *server.Call, struct{}) (string, error) { return "", nil })
 			for _, uri := range []string{"x:one", "x:two", "x:three"} {
@@ -176,7 +176,7 @@ func TestCacheOfOwnServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		at := new(network)
 		log := new(requestLog)
-		s := server.New("s", "1", &server.Config{Features: server.Features{Caching: server.Caching{Tools: time.Minute, Contents: time.Minute}}})
+		s := server.New("s", "1", &server.Options{Features: server.Features{Caching: server.Caching{Tools: time.Minute, Contents: time.Minute}}})
 		server.AddTool(s, "tool", "", nothing)
 		who := func(_ context.Context, c *server.Call, _ server.Resource) (string, error) { return c.Principal(), nil }
 		server.AddResource(s, "x:mine", "mine", who)
@@ -236,7 +236,7 @@ func TestHeadersOfOwnServer(t *testing.T) {
 		at := new(network)
 		log := new(requestLog)
 		var runs atomic.Int32
-		s := server.New("s", "1", &server.Config{Features: server.Features{Caching: server.Caching{Tools: time.Hour}}})
+		s := server.New("s", "1", &server.Options{Features: server.Features{Caching: server.Caching{Tools: time.Hour}}})
 		ask := func(ctx context.Context, c *server.Call, region string) (string, error) {
 			runs.Add(1)
 			_, err := server.Elicit(ctx, c, "Name?", new(nameForm))

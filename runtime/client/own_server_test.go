@@ -201,7 +201,7 @@ func TestEndlessRoundsAreBounded(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				at := new(network)
 				var runs atomic.Int32
-				s := server.New("s", "1", &server.Config{Limits: server.Limits{Rounds: x.server}})
+				s := server.New("s", "1", &server.Options{Limits: server.Limits{Rounds: x.server}})
 				server.AddTool(s, "insatiable", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 					runs.Add(1)
 					for i := 0; ; i++ {
@@ -364,7 +364,7 @@ func TestBrokenConnectionNeverRunsToolTwice(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						at := new(network)
 						var runs, before, after atomic.Int32
-						s := server.New("s", "1", &server.Config{Features: server.Features{LogLevel: mcp.LoggingLevelDebug}})
+						s := server.New("s", "1", &server.Options{Features: server.Features{LogLevel: mcp.LoggingLevelDebug}})
 						server.AddTool(s, "order", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 							runs.Add(1)
 							if streams {
@@ -440,7 +440,7 @@ func TestServerIsReplacedBetweenRounds(t *testing.T) {
 				at := new(network)
 				var charges, ships atomic.Int32
 				start := func(keys [][]byte) (stop func()) {
-					s := server.New("s", "1", &server.Config{Shared: server.Shared{StateKeys: keys}})
+					s := server.New("s", "1", &server.Options{Shared: server.Shared{StateKeys: keys}})
 					server.AddTool(s, "order", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 						charge, err := server.Step(ctx, c, "charge", func(context.Context) (int32, error) { return charges.Add(1), nil })
 						if err != nil {
@@ -539,7 +539,7 @@ func TestCancelCallOfOwnServer(t *testing.T) {
 func TestProgressAndLogsOfRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		at := new(network)
-		s := server.New("s", "1", &server.Config{Features: server.Features{LogLevel: mcp.LoggingLevelDebug}})
+		s := server.New("s", "1", &server.Options{Features: server.Features{LogLevel: mcp.LoggingLevelDebug}})
 		server.AddTool(s, "work", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			c.Log(ctx, mcp.LoggingLevelError, "", "begins")
 			c.Progress(1, 3, "begins")

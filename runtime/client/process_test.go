@@ -55,7 +55,7 @@ func serveChild(kind string) {
 
 // serveOwnChild serves a tool that asks for input, one that ends the process, and a resource.
 func serveOwnChild() {
-	s := server.New("own", "1", &server.Config{Shared: server.Shared{StateKeys: [][]byte{[]byte(strings.Repeat("k", 32))}}})
+	s := server.New("own", "1", &server.Options{Shared: server.Shared{StateKeys: [][]byte{[]byte(strings.Repeat("k", 32))}}})
 	server.AddTool(s, "order", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 		charged, err := server.Step(ctx, c, "charge", func(context.Context) (int, error) { return os.Getpid(), nil })
 		if err != nil {

@@ -104,7 +104,7 @@ func (l *listener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "pi
 func openNewspaper(t *testing.T, at *network, serve serveFunc, names ...string) (n newspaper, stop func()) {
 	t.Helper()
 	n.subscribed = make(chan string, 10)
-	n.Server = server.New("newspaper", "1", &server.Config{
+	n.Server = server.New("newspaper", "1", &server.Options{
 		Hooks: server.Hooks{Subscribe: func(_ context.Context, _ *server.Call, uri string) error {
 			n.subscribed <- uri
 			return nil
@@ -202,7 +202,7 @@ func TestSubscriptionsAndLogLevelSurviveServerRestart(t *testing.T) { overHTTP(t
 func TestRestoringSubscriptionsOutlastsTemporaryFailures(t *testing.T) {
 	overHTTP(t, func(t *testing.T, serve serveFunc) {
 		at := new(network)
-		open := func(cfg server.Config, unavailable int) (subscribed chan string, stop func()) {
+		open := func(cfg server.Options, unavailable int) (subscribed chan string, stop func()) {
 			t.Helper()
 			subscribed = make(chan string, 10)
 			cfg.Hooks.Subscribe = func(_ context.Context, _ *server.Call, uri string) error {
@@ -235,7 +235,7 @@ func TestRestoringSubscriptionsOutlastsTemporaryFailures(t *testing.T) {
 			t.Cleanup(stop)
 			return subscribed, stop
 		}
-		_, stop := open(server.Config{}, 0)
+		_, stop := open(server.Options{}, 0)
 		o := at.options()
 		o.Session.Revisions = session.Revisions()
 		c, err := client.Dial(t.Context(), "http://localhost/", &o)
@@ -250,7 +250,7 @@ func TestRestoringSubscriptionsOutlastsTemporaryFailures(t *testing.T) {
 			}
 		}
 		stop()
-		restored, _ := open(server.Config{Limits: server.Limits{Calls: 1}}, 3)
+		restored, _ := open(server.Options{Limits: server.Limits{Calls: 1}}, 3)
 		retry(t, func() error { return c.Ping(t.Context()) })
 		time.Sleep(time.Minute)
 		var got []string
@@ -275,7 +275,7 @@ func testServerInfoFollows(t *testing.T, serve serveFunc, revisions []mcp.Revisi
 	at := new(network)
 	open := func(version string, add func(*server.Server)) (stop func()) {
 		t.Helper()
-		s := server.New("shop", version, &server.Config{
+		s := server.New("shop", version, &server.Options{
 			Instructions: "version " + version,
 			Features: server.Features{Capabilities: func(c *mcp.ServerCapabilities) {
 				if version == "2" {
@@ -369,7 +369,7 @@ func TestListFailsIfSessionIsReplacedBetweenPages(t *testing.T) {
 // listenWithTools starts a server that lists one tool on each page.
 func listenWithTools(t *testing.T, at *network, serve serveFunc, names ...string) (stop func()) {
 	t.Helper()
-	s := server.New("shop", "1", &server.Config{Features: server.Features{PageSize: 1}})
+	s := server.New("shop", "1", &server.Options{Features: server.Features{PageSize: 1}})
 	for _, name := range names {
 		server.AddTool(s, name, "", func(context.Context, *server.Call, struct{}) (string, error) { return "", nil })
 	}

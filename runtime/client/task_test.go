@@ -90,7 +90,7 @@ func (x *tasks) took(t *testing.T, want ...string) {
 
 func newManager(t *testing.T) *task.Manager {
 	t.Helper()
-	m, err := task.New(t.Context(), task.Config{Store: memory.New()})
+	m, err := task.New(t.Context(), task.Options{Store: memory.New()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func withTasks(t *testing.T) (*client.Client, *tasks, *scripted) {
 	x := &tasks{stopped: make(chan struct{}), modes: map[string]mcp.TaskSupport{
 		"forbidden": "forbidden", "optional": "optional", "required": "required", "hang": "required",
 	}}
-	cfg := session.Config{Handler: x.handle}
+	cfg := session.Options{Handler: x.handle}
 	receiver.Attach(&cfg, receiver.Options{Manager: newManager(t), Support: func(_ context.Context, req *session.Request) (receiver.Support, error) {
 		x.mu.Lock()
 		defer x.mu.Unlock()
@@ -286,7 +286,7 @@ func TestInputRequestsRunAsTasks(t *testing.T) {
 			},
 		}}
 		var remote *requestor.Tasks
-		cfg := session.Config{Handler: func(context.Context, *session.Request) (codec.Encoder, error) { return nil, nil }}
+		cfg := session.Options{Handler: func(context.Context, *session.Request) (codec.Encoder, error) { return nil, nil }}
 		remote = requestor.Attach(&cfg)
 		_, s := connectAs(t, everything(), a, cfg, nil)
 		h, err := remote.Elicit(t.Context(), s.Session, &mcp.ElicitRequestFormParams{Message: "Which?"})
@@ -308,11 +308,11 @@ func TestInputRequestsRunAsTasks(t *testing.T) {
 // Proves TASK-01.
 func TestTasksAreDeclaredForHandledRequests(t *testing.T) {
 	fill := func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) { return client.Decline(), nil }
-	_, s := connectAs(t, everything(), &client.Options{Input: client.Input{Fill: fill}}, session.Config{}, nil)
+	_, s := connectAs(t, everything(), &client.Options{Input: client.Input{Fill: fill}}, session.Options{}, nil)
 	if got := s.Client().Capabilities.Tasks; got != nil {
 		t.Errorf("declared without tasks: %+v", got)
 	}
-	_, s = connectAs(t, everything(), &client.Options{Input: client.Input{Fill: fill, Tasks: newManager(t)}}, session.Config{}, nil)
+	_, s = connectAs(t, everything(), &client.Options{Input: client.Input{Fill: fill, Tasks: newManager(t)}}, session.Options{}, nil)
 	if got := s.Client().Capabilities.Tasks; got == nil || got.Requests == nil || got.Requests.Elicitation == nil || got.Requests.Sampling != nil {
 		t.Errorf("declared with tasks: %+v", got)
 	}

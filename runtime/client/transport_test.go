@@ -40,7 +40,7 @@ func serveEcho(conn transport.Conn, listed func()) *session.Session {
 	capabilities := mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{ListChanged: new(true)}}
 	return session.Serve(conn, &mcp.InitializeResult{
 		ServerInfo: mcp.Implementation{Name: "echo", Version: "1"}, Capabilities: capabilities,
-	}, &session.Config{Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
+	}, &session.Options{Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 		switch req.Method {
 		case "tools/list":
 			listed()

@@ -15,7 +15,7 @@ type Options struct {
 	// Tasks configures the [task.Manager]. Store is required, and serves one server: the tasks of a
 	// second one with the same store do not start, with [task.ErrInUse]. Recover must be nil: the
 	// embedding runs the handlers of recovered tasks itself.
-	Tasks task.Config
+	Tasks task.Options
 
 	// Tools are the tools that can be called as tasks, by name. It may name tools that are added
 	// to the server later. So a name that no tool has is not an error, and calls of the tool that

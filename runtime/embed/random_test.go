@@ -170,7 +170,7 @@ func TestGeneratedHandlersHaveOneResult(t *testing.T) {
 			store := memory.New()
 			var m *task.Manager
 			start := func() {
-				if m, err = task.New(t.Context(), task.Config{
+				if m, err = task.New(t.Context(), task.Options{
 					Store: store, Recovery: task.Recovery{ParkAfter: time.Second, Recover: func(r task.Record) task.Work { return receiver.Work(h.serve, r) }}, TTL: task.TTL{Default: 10000 * time.Hour, Max: 10000 * time.Hour},
 				}); err != nil {
 					t.Fatal(err)

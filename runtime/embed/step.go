@@ -20,7 +20,7 @@ import (
 //	})
 //
 // Ctx is the context of the handler, or one derived from it. In a plain call, and in a task that is
-// not durable, the handler runs once: Step runs f and records nothing. [task.Config].Limits.Journal
+// not durable, the handler runs once: Step runs f and records nothing. [task.Options].Limits.Journal
 // limits the size of the journal: a step whose result exceeds it fails the task, whatever the
 // handler returns.
 //
@@ -73,10 +73,10 @@ type StepError = rerun.StepError
 // recorded when the sleep begins, and later runs keep it.
 //
 // In a durable task, the wait survives a restart of the server. A handler that waits longer than
-// [task.Config].Recovery.ParkAfter is parked: Sleep returns an error, the handler returns it, and
+// [task.Options].Recovery.ParkAfter is parked: Sleep returns an error, the handler returns it, and
 // is called again, from its top, when the sleep ends. From then on, no step, no sleep and no input
 // request of the run begins: they fail with the same error. A task that expires first never wakes:
-// for sleeps of more than an hour, set Default and Max in [task.Config].TTL. Names of sleeps follow
+// for sleeps of more than an hour, set Default and Max in [task.Options].TTL. Names of sleeps follow
 // the rules for names of steps.
 func Sleep(ctx context.Context, name string, f func() time.Time) error {
 	return run(ctx).Sleep(ctx, name, f)

@@ -48,7 +48,7 @@ func newHost(t *testing.T, h handler) *host {
 
 func (x *host) start() {
 	x.t.Helper()
-	m, err := task.New(x.t.Context(), task.Config{
+	m, err := task.New(x.t.Context(), task.Options{
 		Store: x.store, Recovery: task.Recovery{ParkAfter: time.Second, Recover: func(task.Record) task.Work { return x.h.work }}, TTL: task.TTL{Default: 10000 * time.Hour, Max: 10000 * time.Hour},
 	})
 	if err != nil {

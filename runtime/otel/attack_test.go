@@ -129,8 +129,8 @@ func TestSpansEndOnce(t *testing.T) {
 					var stores []*memory.FleetStore
 					for range 2 {
 						store := fleet.Store()
-						servers = append(servers, there.newServer(server.Config{
-							Session: session.Config{Principal: "ada"}, Tasks: task.Config{Store: store, Recovery: task.Recovery{ParkAfter: time.Second}},
+						servers = append(servers, there.newServer(server.Options{
+							Session: session.Options{Principal: "ada"}, Tasks: task.Options{Store: store, Recovery: task.Recovery{ParkAfter: time.Second}},
 						}, addRandomFeatures))
 						stores = append(stores, store)
 					}
@@ -142,7 +142,7 @@ func TestSpansEndOnce(t *testing.T) {
 							time.Sleep(time.Second)
 							return fill(ctx, r)
 						}
-						c := here.connect(near, client.Options{Input: client.Input{Fill: fills}, Session: session.Config{Revisions: revisions, Logger: slog.New(slog.DiscardHandler)}})
+						c := here.connect(near, client.Options{Input: client.Input{Fill: fills}, Session: session.Options{Revisions: revisions, Logger: slog.New(slog.DiscardHandler)}})
 						for range 10 {
 							tool := []string{"quick", "fail", "panic", "slow", "ask", "park", "missing"}[random.IntN(7)]
 							asTask, cancels, wait := random.IntN(2) == 0, random.IntN(3) == 0, time.Duration(random.IntN(2000))*time.Millisecond
@@ -275,13 +275,13 @@ func TestHostileMeta(t *testing.T) {
 			t.Run(era+" "+name, func(t *testing.T) {
 				p := newProcess(t)
 				var state, member string
-				s := p.newServer(server.Config{}, func(s *server.Server) {
+				s := p.newServer(server.Options{}, func(s *server.Server) {
 					server.AddTool(s, "greet", "", func(ctx context.Context, _ *server.Call, _ map[string]any) (string, error) {
 						state, member = trace.SpanContextFromContext(ctx).TraceState().String(), baggage.FromContext(ctx).Member("k").Value()
 						return "", nil
 					})
 				})
-				c, err := client.Connect(t.Context(), transports["in-memory"](t, s), &client.Options{Session: session.Config{Revisions: revisions}})
+				c, err := client.Connect(t.Context(), transports["in-memory"](t, s), &client.Options{Session: session.Options{Revisions: revisions}})
 				if err != nil {
 					t.Fatal(err)
 				}

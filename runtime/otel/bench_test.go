@@ -126,7 +126,7 @@ func BenchmarkCall(b *testing.B) {
 			{"floor server", sdktrace.AlwaysSample(), false, true, true},
 		} {
 			b.Run(era+"/"+bench.name, func(b *testing.B) {
-				cfg, o := server.Config{}, client.Options{Session: session.Config{Revisions: eras[era]}}
+				cfg, o := server.Options{}, client.Options{Session: session.Options{Revisions: eras[era]}}
 				if bench.sampler != nil {
 					tracers, meters := benchProviders(b, bench.sampler)
 					f := newFloor(b, tracers, meters)
@@ -192,7 +192,7 @@ func BenchmarkSide(b *testing.B) {
 			return json.RawMessage(`{"content":[]}`), nil
 		}
 		handler := func(context.Context, *session.Request) (codec.Encoder, error) { return result, nil }
-		var cfg session.Config
+		var cfg session.Options
 		t.Session(&cfg)
 		req := new(session.Request).Internals(boundary.Caller{}).Stored(codec.IntScalar(1), mcp.MethodToolsCall, json.RawMessage(`{"_meta":{"traceparent":"`+benchParent+`"},"name":"add","arguments":{"A":1,"B":2}}`), eras["sessions"][0])
 		send := func(m session.SendMiddleware) func(context.Context) {

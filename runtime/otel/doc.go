@@ -4,7 +4,7 @@
 //
 //	t, err := otel.New(otel.Options{})
 //	…
-//	cfg := &server.Config{Tasks: task.Config{Store: store}}
+//	cfg := &server.Options{Tasks: task.Options{Store: store}}
 //	t.Server(cfg)
 //	s := server.New("shop", "1.0", cfg)
 //

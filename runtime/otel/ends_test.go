@@ -20,7 +20,7 @@ func TestOrdinaryEndsAreCancelled(t *testing.T) {
 	for era, revisions := range map[string][]mcp.Revision{"sessions": session.Revisions(), "without sessions": session.ModernRevisions()} {
 		t.Run(era, func(t *testing.T) {
 			p := newProcess(t)
-			cfg := new(server.Config)
+			cfg := new(server.Options)
 			p.Server(cfg)
 			s := server.New("x", "1", cfg)
 			defer s.Close()
@@ -33,7 +33,7 @@ func TestOrdinaryEndsAreCancelled(t *testing.T) {
 			})
 			web := httptest.NewServer(must.Get(s.Handler(nil)))
 			defer web.Close()
-			c, err := client.Dial(t.Context(), web.URL, &client.Options{Session: session.Config{Revisions: revisions}})
+			c, err := client.Dial(t.Context(), web.URL, &client.Options{Session: session.Options{Revisions: revisions}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -22,7 +22,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	cfg := &server.Config{}
+	cfg := &server.Options{}
 	t.Server(cfg)
 	s := server.New("clock", "1.0.0", cfg)
 	server.AddTool(s, "now", "Tells the time.", func(context.Context, *server.Call, struct{}) (string, error) { return "noon", nil })

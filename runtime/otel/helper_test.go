@@ -166,7 +166,7 @@ func serve(t *testing.T, s *server.Server, conn transport.Conn) {
 }
 
 // newServer returns a server that p observes.
-func (p *process) newServer(cfg server.Config, add func(s *server.Server)) *server.Server {
+func (p *process) newServer(cfg server.Options, add func(s *server.Server)) *server.Server {
 	p.t.Helper()
 	cfg.Logger, cfg.Session.Logger = slog.New(slog.DiscardHandler), slog.New(slog.DiscardHandler)
 	if cfg.Tasks.Store == nil {

@@ -37,7 +37,7 @@ func runOf(t *testing.T, m *task.Manager, name string, err error) {
 // newTasks returns a Manager for tasks that clients name.
 func newTasks(t *testing.T, p *process) *task.Manager {
 	t.Helper()
-	cfg := task.Config{Store: memory.New(), Limits: task.Limits{Tasks: -1, Rate: -1, Bytes: -1}}
+	cfg := task.Options{Store: memory.New(), Limits: task.Limits{Tasks: -1, Rate: -1, Bytes: -1}}
 	p.Tasks(&cfg)
 	m, err := task.New(t.Context(), cfg)
 	if err != nil {
@@ -83,7 +83,7 @@ func TestRunsOfUnknownToolsAreCountedTogether(t *testing.T) {
 // The tools of a server are known before they have run.
 func TestRunsOfOwnToolsHaveNames(t *testing.T) {
 	p := newProcess(t)
-	s := p.newServer(server.Config{}, func(s *server.Server) {
+	s := p.newServer(server.Options{}, func(s *server.Server) {
 		server.AddTool(s, "render", "", func(context.Context, *server.Call, struct{}) (string, error) {
 			return "", &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "no such film"}
 		}, server.Tasks(receiver.Support{}))
@@ -104,7 +104,7 @@ func TestTelemetryForgetsServers(t *testing.T) {
 		p := newProcess(t)
 		var all []weak.Pointer[server.Server]
 		for i := range 128 {
-			cfg := new(server.Config)
+			cfg := new(server.Options)
 			if i%2 == 0 {
 				cfg.Tasks.Store = memory.New()
 			}
@@ -153,7 +153,7 @@ func (s *ill) Health() error {
 func TestMetricsDoNotAskStores(t *testing.T) {
 	p := newProcess(t)
 	store := &ill{memory.New(), make(chan struct{})}
-	cfg := &server.Config{Tasks: task.Config{Store: store}}
+	cfg := &server.Options{Tasks: task.Options{Store: store}}
 	p.Server(cfg)
 	s := server.New("shop", "1", cfg)
 	defer s.Close()

@@ -91,9 +91,9 @@ func TestNames(t *testing.T) {
 	for _, era := range slices.Sorted(maps.Keys(eras)) {
 		p := newProcess(t)
 		fail := func(context.Context, *session.Request) (codec.Encoder, error) { return nil, errors.New("failed") }
-		s := p.newServer(server.Config{Tasks: task.Config{Store: memory.NewFleet().Store()}, Features: server.Features{Methods: map[string]session.Handler{"x/fail": fail}}}, addFeatures)
+		s := p.newServer(server.Options{Tasks: task.Options{Store: memory.NewFleet().Store()}, Features: server.Features{Methods: map[string]session.Handler{"x/fail": fail}}}, addFeatures)
 		c := p.connect(transports["HTTP"](t, s), client.Options{
-			Input: client.Input{Fill: fill}, Session: session.Config{Revisions: eras[era]},
+			Input: client.Input{Fill: fill}, Session: session.Options{Revisions: eras[era]},
 		})
 		ctx := t.Context()
 		for _, err := range c.Tools(ctx) {

@@ -277,7 +277,7 @@ func (t *Telemetry) prune() (left []*observed) {
 
 // Server makes the server of a configuration report its requests, its sessions, its steps and its
 // tasks. Call it once, after all other fields are set, and before [server.New].
-func (t *Telemetry) Server(cfg *server.Config) {
+func (t *Telemetry) Server(cfg *server.Options) {
 	t.Session(&cfg.Session)
 	cfg.Session.Hooks.Receiving = cfg.Session.Hooks.Receiving[1:] // replaced by Middleware, which knows the features
 	inner := cfg.Middleware.All
@@ -330,7 +330,7 @@ func (t *Telemetry) Client(o *client.Options) {
 // Session makes the sessions of a configuration report the requests of both sides. It is for sessions
 // that neither package server nor package client opens: Server and Client call it. The names of tools
 // and prompts in requests of the peer are not reported.
-func (t *Telemetry) Session(cfg *session.Config) {
+func (t *Telemetry) Session(cfg *session.Options) {
 	cfg.Hooks.Receiving = append([]session.Middleware{t.receiving(nil)}, cfg.Hooks.Receiving...)
 	cfg.Hooks.Sending = append([]session.SendMiddleware{t.sending(false)}, cfg.Hooks.Sending...)
 	next := cfg.Hooks.Rejected
@@ -345,7 +345,7 @@ func (t *Telemetry) Session(cfg *session.Config) {
 // Tasks makes the Manager of a configuration report its tasks, and its Store the duration of its
 // calls. It is for a Manager that no server makes. To report the numbers of its tasks, pass the
 // Manager to [Telemetry.Observe].
-func (t *Telemetry) Tasks(cfg *task.Config) {
+func (t *Telemetry) Tasks(cfg *task.Options) {
 	if cfg.Store != nil {
 		cfg.Store = t.Store(cfg.Store)
 	}

@@ -20,14 +20,14 @@ func TestContextPropagates(t *testing.T) {
 			t.Run(era+" over "+name, func(t *testing.T) {
 				here, there := newProcess(t), newProcess(t)
 				var user, state string
-				s := there.newServer(server.Config{}, func(s *server.Server) {
+				s := there.newServer(server.Options{}, func(s *server.Server) {
 					server.AddTool(s, "greet", "", func(ctx context.Context, c *server.Call, in struct{ Name string }) (string, error) {
 						user = baggage.FromContext(ctx).Member("user").Value()
 						state = trace.SpanContextFromContext(ctx).TraceState().String()
 						return "Hello, " + in.Name, nil
 					})
 				})
-				c := here.connect(dial(t, s), client.Options{Session: session.Config{Revisions: revisions}})
+				c := here.connect(dial(t, s), client.Options{Session: session.Options{Revisions: revisions}})
 				here.in("caller", func(ctx context.Context) {
 					member, _ := baggage.NewMember("user", "ada")
 					bag, _ := baggage.New(member)

@@ -34,7 +34,7 @@ func TestProxyReportsToolsOfUpstreams(t *testing.T) {
 				t.Fatal(err)
 			}
 			observed := newProcess(t)
-			cfg := &proxy.Config{Server: server.Config{Logger: slog.New(slog.DiscardHandler)}, Upstreams: []proxy.Upstream{
+			cfg := &proxy.Options{Server: server.Options{Logger: slog.New(slog.DiscardHandler)}, Upstreams: []proxy.Upstream{
 				{Name: "a", Prefix: "a_", Connect: func(context.Context) (transport.Conn, error) {
 					here, there := inmemory.Pair(inmemory.Options{})
 					_, err := up.Serve(there)

@@ -21,7 +21,7 @@ import (
 
 // observeTasks makes the Manager of a configuration report its tasks. Known says that all tasks are
 // calls of tools that exist.
-func (t *Telemetry) observeTasks(cfg *task.Config, known bool) {
+func (t *Telemetry) observeTasks(cfg *task.Options, known bool) {
 	cfg.Hooks.Observer = &observer{t, cfg.Hooks.Observer, known}
 	next := cfg.Hooks.Audit
 	cfg.Hooks.Audit = func(e task.Event) {

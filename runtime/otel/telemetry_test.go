@@ -52,7 +52,7 @@ func TestRunsLinkToTheirRequestAcrossProcesses(t *testing.T) {
 					t.Fatal(err)
 				}
 				t.Cleanup(func() { store.Close() })
-				s := p.newServer(server.Config{Tasks: task.Config{Store: store}, Session: session.Config{Principal: "ada"}}, func(s *server.Server) {
+				s := p.newServer(server.Options{Tasks: task.Options{Store: store}, Session: session.Options{Principal: "ada"}}, func(s *server.Server) {
 					server.AddTool(s, "render", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 						running <- true
 						if block {
@@ -68,7 +68,7 @@ func TestRunsLinkToTheirRequestAcrossProcesses(t *testing.T) {
 				return s, store
 			}
 			s, store := start(first, true)
-			c := here.connect(transports["in-memory"](t, s), client.Options{Session: session.Config{Revisions: revisions}})
+			c := here.connect(transports["in-memory"](t, s), client.Options{Session: session.Options{Revisions: revisions}})
 			h, err := c.StartTool(t.Context(), "render", nil)
 			if err != nil {
 				t.Fatal(err)
@@ -79,7 +79,7 @@ func TestRunsLinkToTheirRequestAcrossProcesses(t *testing.T) {
 			store.Close()
 
 			s, _ = start(second, false)
-			c = here.connect(transports["in-memory"](t, s), client.Options{Session: session.Config{Revisions: revisions}})
+			c = here.connect(transports["in-memory"](t, s), client.Options{Session: session.Options{Revisions: revisions}})
 			if _, err := c.AttachTool(h.ID()).Result(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -112,8 +112,8 @@ func TestRunsLinkToTheirRequestAcrossProcesses(t *testing.T) {
 // Steps and waits are children of their run.
 func TestStepsAndInputBelongToTheirRun(t *testing.T) {
 	p := newProcess(t)
-	s := p.newServer(server.Config{Tasks: task.Config{Store: memory.New()}, Session: session.Config{Principal: "ada"}}, addFeatures)
-	c := p.connect(transports["in-memory"](t, s), client.Options{Input: client.Input{Fill: fill}, Session: session.Config{Revisions: session.Revisions()}})
+	s := p.newServer(server.Options{Tasks: task.Options{Store: memory.New()}, Session: session.Options{Principal: "ada"}}, addFeatures)
+	c := p.connect(transports["in-memory"](t, s), client.Options{Input: client.Input{Fill: fill}, Session: session.Options{Revisions: session.Revisions()}})
 	h, err := c.StartTool(t.Context(), "order", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -141,11 +141,11 @@ func TestErrors(t *testing.T) {
 	for era, revisions := range eras {
 		t.Run(era, func(t *testing.T) {
 			here, there := newProcess(t), newProcess(t)
-			s := there.newServer(server.Config{}, func(s *server.Server) {
+			s := there.newServer(server.Options{}, func(s *server.Server) {
 				addFeatures(s)
 				server.AddTool(s, "panic", "", func(context.Context, *server.Call, struct{}) (string, error) { panic("tool") })
 			})
-			c := here.connect(transports["in-memory"](t, s), client.Options{Session: session.Config{Revisions: revisions}})
+			c := here.connect(transports["in-memory"](t, s), client.Options{Session: session.Options{Revisions: revisions}})
 			missing := "-32002"
 			if era == "requests" {
 				missing = "-32602"
@@ -190,8 +190,8 @@ func TestErrors(t *testing.T) {
 func TestCardinalityIsBounded(t *testing.T) {
 	for era, revisions := range eras {
 		p := newProcess(t)
-		s := p.newServer(server.Config{}, addFeatures)
-		o := client.Options{Session: session.Config{Revisions: revisions}}
+		s := p.newServer(server.Options{}, addFeatures)
+		o := client.Options{Session: session.Options{Revisions: revisions}}
 		c, err := client.Connect(t.Context(), transports["in-memory"](t, s), &o)
 		if err != nil {
 			t.Fatal(err)
@@ -217,7 +217,7 @@ func TestCardinalityIsBounded(t *testing.T) {
 // count together.
 func TestRejectedHTTPRequestsCount(t *testing.T) {
 	p, own := newProcess(t), 0
-	s := p.newServer(server.Config{Hooks: server.Hooks{HTTPRejected: func(*http.Request, int) { own++ }}}, addFeatures)
+	s := p.newServer(server.Options{Hooks: server.Hooks{HTTPRejected: func(*http.Request, int) { own++ }}}, addFeatures)
 	h := must.Get(s.Handler(&streamable.HandlerOptions{
 		Limits: streamable.Limits{Message: 1000}, Rejected: func(*http.Request, int) { own++ },
 		Access: streamable.Access{Principal: func(r *http.Request) (string, error) {
@@ -270,7 +270,7 @@ func TestRejectedHTTPRequestsCount(t *testing.T) {
 // HTTP middleware may have a span of its own, to which the span of the request has a link.
 func TestAmbientSpanIsLinked(t *testing.T) {
 	p := newProcess(t)
-	s := p.newServer(server.Config{}, addFeatures)
+	s := p.newServer(server.Options{}, addFeatures)
 	h := must.Get(s.Handler(nil))
 	defer h.Close()
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -284,7 +284,7 @@ func TestAmbientSpanIsLinked(t *testing.T) {
 		t.Fatal(err)
 	}
 	here := newProcess(t)
-	c := here.connect(conn, client.Options{Session: session.Config{Revisions: session.ModernRevisions()}})
+	c := here.connect(conn, client.Options{Session: session.Options{Revisions: session.ModernRevisions()}})
 	c.CallTool(t.Context(), "fail", nil)
 	received, sent := p.span("tools/call fail"), here.span("tools/call fail")
 	if received.Parent.SpanID() != sent.SpanContext.SpanID() {
@@ -333,8 +333,8 @@ func TestPanicsOfProvidersBreakNoCall(t *testing.T) {
 			}
 			p := newProcess(t)
 			p.Telemetry = telemetry
-			s := p.newServer(server.Config{Tasks: task.Config{Store: memory.New()}, Session: session.Config{Principal: "ada"}}, addFeatures)
-			c := p.connect(transports["in-memory"](t, s), client.Options{Input: client.Input{Fill: fill}, Session: session.Config{Revisions: session.Revisions()}})
+			s := p.newServer(server.Options{Tasks: task.Options{Store: memory.New()}, Session: session.Options{Principal: "ada"}}, addFeatures)
+			c := p.connect(transports["in-memory"](t, s), client.Options{Input: client.Input{Fill: fill}, Session: session.Options{Revisions: session.Revisions()}})
 			if _, err := c.GetPrompt(t.Context(), "ask", nil); err != nil {
 				t.Error(err)
 			}
@@ -352,10 +352,10 @@ func TestPanicsOfProvidersBreakNoCall(t *testing.T) {
 // The span of a handler that panics has an error, and the panic of the handler is not changed.
 func TestPanicOfHandlerEndsItsSpan(t *testing.T) {
 	p := newProcess(t)
-	s := p.newServer(server.Config{Session: session.Config{Handler: nil}}, func(s *server.Server) {
+	s := p.newServer(server.Options{Session: session.Options{Handler: nil}}, func(s *server.Server) {
 		server.AddTool(s, "panic", "", func(context.Context, *server.Call, struct{}) (string, error) { panic("tool") })
 	})
-	c := p.connect(transports["in-memory"](t, s), client.Options{Session: session.Config{Revisions: session.Revisions()}})
+	c := p.connect(transports["in-memory"](t, s), client.Options{Session: session.Options{Revisions: session.Revisions()}})
 	if _, err := c.CallTool(t.Context(), "panic", nil); err == nil || !strings.Contains(err.Error(), "panicked") {
 		t.Errorf("the call fails with %v", err)
 	}
@@ -415,14 +415,14 @@ func TestMeasuredStoreKeepsAbilities(t *testing.T) {
 func TestSessionsAndRequestsInFlight(t *testing.T) {
 	here, there := newProcess(t), newProcess(t)
 	entered, leave := make(chan bool), make(chan bool)
-	s := there.newServer(server.Config{}, func(s *server.Server) {
+	s := there.newServer(server.Options{}, func(s *server.Server) {
 		server.AddTool(s, "wait", "", func(context.Context, *server.Call, struct{}) (string, error) {
 			entered <- true
 			<-leave
 			return "", nil
 		})
 	})
-	c := here.connect(transports["in-memory"](t, s), client.Options{Session: session.Config{Revisions: session.Revisions()}})
+	c := here.connect(transports["in-memory"](t, s), client.Options{Session: session.Options{Revisions: session.Revisions()}})
 	done := make(chan error)
 	go func() { _, err := c.CallTool(t.Context(), "wait", nil); done <- err }()
 	<-entered
@@ -465,7 +465,7 @@ func TestMetricsOfFleet(t *testing.T) {
 		}
 		join := func() member {
 			p, store := newProcess(t), fleet.Store()
-			cfg := task.Config{Store: store, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return work }}, Logger: slog.New(slog.DiscardHandler)}
+			cfg := task.Options{Store: store, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return work }}, Logger: slog.New(slog.DiscardHandler)}
 			p.Tasks(&cfg)
 			m, err := task.New(t.Context(), cfg)
 			if err != nil {
@@ -522,10 +522,10 @@ func TestOpenStreams(t *testing.T) {
 	for era, kind := range map[string]string{"sessions": "get", "requests": "listen"} {
 		t.Run(era, func(t *testing.T) {
 			p := newProcess(t)
-			s := p.newServer(server.Config{}, addFeatures)
+			s := p.newServer(server.Options{}, addFeatures)
 			updated := updates{c: make(chan bool, 1)}
 			c, err := client.Connect(t.Context(), transports["HTTP"](t, s), &client.Options{
-				Session: session.Config{Revisions: eras[era]}, Notifications: updated,
+				Session: session.Options{Revisions: eras[era]}, Notifications: updated,
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -112,7 +112,7 @@ func TestFaultsAffectNoOtherUpstream(t *testing.T) {
 			t.Run(f.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					good, bad := newFaulty(t, "good", up, false), newFaulty(t, "bad", up, true)
-					p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{bad.as(), good.as()}, Server: server.Config{Logger: discard}})
+					p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{bad.as(), good.as()}, Server: server.Options{Logger: discard}})
 					addTool(t, p.Server, "own", echo("own"))
 					c := connect(t, p, of.in(user("Ada")))
 					list := operations(of, up)
@@ -163,7 +163,7 @@ func TestFaultsDelayFirstResponseOnly(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					good, bad := newFaulty(t, "good", of, false), newFaulty(t, "bad", of, false)
 					bad.set(f)
-					p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{bad.as(), good.as()}, Server: server.Config{Logger: discard}})
+					p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{bad.as(), good.as()}, Server: server.Options{Logger: discard}})
 					for i, limit := range []time.Duration{proxy.DefaultConnectTimeout, patience, patience} {
 						began := time.Now()
 						o := of.in(user("Ada"))
@@ -193,8 +193,8 @@ func TestFirstResponseHasFeaturesOfInnerProxy(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					good, bad := newFaulty(t, "good", of, false), newFaulty(t, "bad", of, false)
 					bad.set(hung)
-					inner := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{bad.as(), good.as()}, Server: *between.serving(&server.Config{Logger: discard})})
-					p := newProxy(t, &proxy.Config{Server: server.Config{Logger: discard}, Upstreams: []proxy.Upstream{{Name: "in", Prefix: "in_", Connect: func(context.Context) (transport.Conn, error) {
+					inner := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{bad.as(), good.as()}, Server: *between.serving(&server.Options{Logger: discard})})
+					p := newProxy(t, &proxy.Options{Server: server.Options{Logger: discard}, Upstreams: []proxy.Upstream{{Name: "in", Prefix: "in_", Connect: func(context.Context) (transport.Conn, error) {
 						here, there := inmemory.Pair(inmemory.Options{})
 						_, err := inner.Serve(there)
 						return here, err
@@ -228,7 +228,7 @@ func TestUpdatesAreThoseOfUpstream(t *testing.T) {
 			good, bad := newUpstream(t, "good", up.serving(nil)), newFaulty(t, "bad", sessions, false)
 			addResource(t, good.Server, "memo://good", "good")
 			var n notices
-			p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{bad.as(), good.as("good")}, Server: server.Config{Logger: discard}})
+			p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{bad.as(), good.as("good")}, Server: server.Options{Logger: discard}})
 			c := connect(t, p, of.in(&client.Options{Notifications: &n}))
 			for _, uri := range []string{"memo://good", "memo://bad"} {
 				if err := c.Subscribe(t.Context(), uri); err != nil {

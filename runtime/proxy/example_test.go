@@ -25,7 +25,7 @@ func Example() {
 			return near, err
 		}}
 	}
-	p, err := proxy.New("hub", "1.0.0", &proxy.Config{Upstreams: []proxy.Upstream{upstream("english", "Hello"), upstream("french", "Salut")}})
+	p, err := proxy.New("hub", "1.0.0", &proxy.Options{Upstreams: []proxy.Upstream{upstream("english", "Hello"), upstream("french", "Salut")}})
 	if err != nil {
 		log.Fatal(err)
 	}

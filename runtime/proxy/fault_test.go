@@ -53,7 +53,7 @@ type faulty struct {
 func newFaulty(t *testing.T, name string, of era, quiet bool) *faulty {
 	t.Helper()
 	f := &faulty{name: name}
-	cfg := of.serving(&server.Config{Tasks: task.Config{Store: memory.New()}})
+	cfg := of.serving(&server.Options{Tasks: task.Options{Store: memory.New()}})
 	cfg.Session.Principal = "proxy"
 	cfg.Session.Hooks.Receiving = []session.Middleware{func(next session.Handler) session.Handler {
 		return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {

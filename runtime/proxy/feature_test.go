@@ -50,7 +50,7 @@ func TestResourcesAndTemplates(t *testing.T) {
 	addTemplate(t, one.Server, "file:///{x}", "1", "file of one")
 	addTemplate(t, two.Server, "file://{/x}", "2", "file of two")
 	addTool(t, one.Server, "x", echo(""))
-	p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a"), two.as("b")}})
+	p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a"), two.as("b")}})
 	addResource(t, p.Server, "memo://own", "own")
 	c := connect(t, p, nil)
 
@@ -98,7 +98,7 @@ func TestPromptsAndCompletion(t *testing.T) {
 	addPrompt(one.Server, "one ", server.Complete("who", server.OneOf("ada", "alan")))
 	addPrompt(two.Server, "two ")
 	addTemplate(t, one.Server, "file:///{x}", "1", "", server.Complete("x", server.OneOf("1", "2")))
-	c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a"), two.as("b")}}), nil)
+	c := connect(t, newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a"), two.as("b")}}), nil)
 	var names []string
 	for p, err := range c.Prompts(t.Context()) {
 		if err != nil {
@@ -142,7 +142,7 @@ func TestLogAndSubscriptionsSurviveReconnect(t *testing.T) {
 			return "", err
 		})
 		var n notices
-		c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{two.as("b"), one.as("a")}}), &client.Options{Notifications: &n})
+		c := connect(t, newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{two.as("b"), one.as("a")}}), &client.Options{Notifications: &n})
 		mustCall(t, c, "a_log", nil)
 		synctest.Wait()
 		equal(t, "log", []string{`log info "mid"`, `log error "high"`}, n.take())
@@ -173,7 +173,7 @@ func TestLogAndSubscriptionsSurviveReconnect(t *testing.T) {
 // The client sees the capabilities and instructions of the upstreams. An upstream that is down
 // counts as one with all capabilities.
 func TestCapabilities(t *testing.T) {
-	one := newUpstream(t, "one", &server.Config{Instructions: "Use one."})
+	one := newUpstream(t, "one", &server.Options{Instructions: "Use one."})
 	addTool(t, one.Server, "x", echo(""))
 	for _, tt := range []struct {
 		name string
@@ -186,7 +186,7 @@ func TestCapabilities(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			one.setDown(tt.down)
-			c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}, Server: server.Config{Instructions: "Use all."}}), nil)
+			c := connect(t, newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a")}, Server: server.Options{Instructions: "Use all."}}), nil)
 			got, err := codec.Marshal(&mcp.InitializeResult{Capabilities: c.Server().Capabilities, Instructions: c.Server().Instructions})
 			if err != nil {
 				t.Fatal(err)
@@ -203,8 +203,8 @@ func TestResultsAreProjected(t *testing.T) {
 		server.DefineTool(func(d *mcp.Tool) { d.Title = new("X") }))
 	up := one.as("a")
 	up.Session.Revisions = []mcp.Revision{mcp.Revision20251125}
-	c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{up}}), &client.Options{
-		Session: session.Config{Revisions: []mcp.Revision{mcp.Revision20250326}}})
+	c := connect(t, newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{up}}), &client.Options{
+		Session: session.Options{Revisions: []mcp.Revision{mcp.Revision20250326}}})
 	list, err := c.Session().Call(t.Context(), mcp.MethodToolsList, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -221,7 +221,7 @@ func TestResultsAreProjected(t *testing.T) {
 func TestOwnFeatureWithPrefixOfUpstream(t *testing.T) {
 	up := newUpstream(t, "up", nil)
 	addTool(t, up.Server, "x", echo("upstream"))
-	p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{up.as("a")}, Server: server.Config{Features: server.Features{PageSize: 1}}})
+	p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{up.as("a")}, Server: server.Options{Features: server.Features{PageSize: 1}}})
 	for _, name := range []string{"a_one", "a_two", "a_x"} {
 		addTool(t, p.Server, name, echo("own"))
 		err := server.AddPrompt(p.Server, name, "", func(context.Context, *server.Call, map[string]string) (string, error) { return "own", nil }).Err()
@@ -245,7 +245,7 @@ func TestOwnFeatureWithPrefixOfUpstream(t *testing.T) {
 
 // Some servers have codes of their own for an unknown resource.
 func TestUnlistedResourceIsFoundAfterOtherErrors(t *testing.T) {
-	one := newUpstream(t, "one", &server.Config{Features: server.Features{Methods: map[string]session.Handler{
+	one := newUpstream(t, "one", &server.Options{Features: server.Features{Methods: map[string]session.Handler{
 		mcp.MethodResourcesRead: func(context.Context, *session.Request) (codec.Encoder, error) {
 			return nil, &jsonrpc.Error{Message: "Unknown resource"}
 		},
@@ -253,7 +253,7 @@ func TestUnlistedResourceIsFoundAfterOtherErrors(t *testing.T) {
 	two := newUpstream(t, "two", nil)
 	addTemplate(t, one.Server, "memo:///{x}", "1", "one")
 	addTemplate(t, two.Server, "memo:///{x}{?y}", "2", "two")
-	c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a"), two.as("b")}}), nil)
+	c := connect(t, newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a"), two.as("b")}}), nil)
 	if r, err := c.ReadResource(t.Context(), "memo:///2"); err != nil {
 		t.Error(err)
 	} else {
@@ -274,7 +274,7 @@ func TestHiddenFeaturesAreLoggedOnce(t *testing.T) {
 	}
 	addResource(t, two.Server, "memo://more", "two")
 	var log bytes.Buffer
-	p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a"), two.as("b")}, Server: server.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}})
+	p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a"), two.as("b")}, Server: server.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}})
 	c := connect(t, p, nil)
 	uris := 0
 	for _, err := range c.Resources(t.Context()) {

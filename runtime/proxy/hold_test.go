@@ -77,7 +77,7 @@ type asks struct {
 	ended chan error // receives the error of each input request of the tool
 }
 
-func newAsks(t *testing.T, cfg server.Config) *asks {
+func newAsks(t *testing.T, cfg server.Options) *asks {
 	t.Helper()
 	a := &asks{ended: make(chan error, 200)}
 	one := newUpstream(t, "one", sessions.serving(nil))
@@ -88,13 +88,13 @@ func newAsks(t *testing.T, cfg server.Config) *asks {
 		a.ended <- err
 		return in.Name, err
 	})
-	a.Proxy = newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}, Server: cfg})
+	a.Proxy = newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a")}, Server: cfg})
 	return a
 }
 
 // The upstream runs the tool once. A round that does not fit is rejected, and the call waits on.
 func TestHeldCallTakesItsInput(t *testing.T) {
-	a := newAsks(t, server.Config{})
+	a := newAsks(t, server.Options{})
 	ada, bob := connect(t, a.Proxy, modern.in(user("Ada"))), connect(t, a.Proxy, modern.in(user("Bob")))
 	first, err := send(t, ada, "a_ask", `{}`, round{}, "")
 	if err != nil || first.kind != "input_required" || first.key == "" || first.state == "" {
@@ -135,7 +135,7 @@ func TestHeldCallTakesItsInput(t *testing.T) {
 
 func TestHeldCallEndsWithoutInput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAsks(t, server.Config{Limits: server.Limits{InputTimeout: time.Minute}})
+		a := newAsks(t, server.Options{Limits: server.Limits{InputTimeout: time.Minute}})
 		c := connect(t, a.Proxy, modern.in(user("Ada")))
 		first, err := send(t, c, "a_ask", `{}`, round{}, "")
 		if err != nil {
@@ -154,7 +154,7 @@ func TestHeldCallEndsWithoutInput(t *testing.T) {
 }
 
 func TestHeldCallLimitsRounds(t *testing.T) {
-	a := newAsks(t, server.Config{Limits: server.Limits{Rounds: 1}})
+	a := newAsks(t, server.Options{Limits: server.Limits{Rounds: 1}})
 	c := connect(t, a.Proxy, modern.in(user("Ada")))
 	first, err := send(t, c, "a_ask", `{}`, round{}, "")
 	if err != nil {
@@ -168,7 +168,7 @@ func TestHeldCallLimitsRounds(t *testing.T) {
 
 // The calls of a client that wait for input are limited.
 func TestHeldCallsAreLimited(t *testing.T) {
-	a := newAsks(t, server.Config{})
+	a := newAsks(t, server.Options{})
 	c := connect(t, a.Proxy, modern.in(user("Ada")))
 	for i := range 100 {
 		if r, err := send(t, c, "a_ask", fmt.Sprintf(`{"i":%d}`, i), round{}, ""); err != nil || r.state == "" {
@@ -182,7 +182,7 @@ func TestHeldCallsAreLimited(t *testing.T) {
 
 func TestCloseEndsHeldCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAsks(t, server.Config{})
+		a := newAsks(t, server.Options{})
 		c := connect(t, a.Proxy, modern.in(user("Ada")))
 		if _, err := send(t, c, "a_ask", `{}`, round{}, ""); err != nil {
 			t.Fatal(err)
@@ -210,7 +210,7 @@ func TestDisconnectReachesUpstream(t *testing.T) {
 				ended <- context.Cause(ctx)
 				return "", ctx.Err()
 			})
-			p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.overHTTP(t, "a")}})
+			p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.overHTTP(t, "a")}})
 			c := dial(t, serveHTTP(t, p.Server, nil), modern.in(user("Ada")))
 			ctx, cancel := context.WithCancel(t.Context())
 			go func() {
@@ -276,7 +276,7 @@ func post(t *testing.T, handler http.Handler, tool string, info map[string]any) 
 }
 
 func TestHeldCallBelongsToPrincipal(t *testing.T) {
-	a := newAsks(t, server.Config{})
+	a := newAsks(t, server.Options{})
 	url := serveUsers(t, a.Proxy)
 	ada, eve := dial(t, url, withToken(modern.in(user("Ada")), "ada")), dial(t, url, withToken(modern.in(user("Ada")), "eve"))
 	first, err := send(t, ada, "a_ask", `{}`, round{}, "")
@@ -300,7 +300,7 @@ func TestConnectionsOfModernRequests(t *testing.T) {
 	addTool(t, one.Server, "session", func(_ context.Context, c *server.Call, _ struct{}) (string, error) {
 		return fmt.Sprintf("%p", c.Session()), nil
 	})
-	p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}})
+	p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a")}})
 	users, all := serveUsers(t, p), serveHTTP(t, p.Server, nil)
 	call := func(url, token string, o *client.Options) string {
 		t.Helper()
@@ -339,7 +339,7 @@ func TestConnectSeesPrincipalOnly(t *testing.T) {
 		seen = append(seen, fmt.Sprintf("%s %v %v", session.Principal(ctx), header != nil, ctx.Value(key{})))
 		return connectOne(ctx)
 	}
-	p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{up}})
+	p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{up}})
 	handler := must.Get(p.Handler(&streamable.HandlerOptions{Access: streamable.Access{Principal: bearer}}))
 	t.Cleanup(func() { handler.Close() })
 	url := serveHandler(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -357,7 +357,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one := newUpstream(t, "one", sessions.serving(nil))
 		addTool(t, one.Server, "x", echo("one"))
-		p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}})
+		p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a")}})
 		handler := must.Get(p.Handler(nil))
 		defer handler.Close()
 		call := func() {
@@ -384,7 +384,7 @@ func TestClientsOfPrincipalAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one := newUpstream(t, "one", sessions.serving(nil))
 		addTool(t, one.Server, "x", echo("one"))
-		p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}})
+		p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a")}})
 		handler := must.Get(p.Handler(nil))
 		defer handler.Close()
 		for i := range 40 {
@@ -407,7 +407,7 @@ func TestPagesOfUpstreamWithSessions(t *testing.T) {
 		}
 		return "done", nil
 	})
-	p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}})
+	p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a")}})
 	var visited []string
 	answer := mcp.ElicitActionAccept
 	o := &client.Options{Input: client.Input{OpenURL: func(_ context.Context, v *client.URLRequest) (mcp.ElicitAction, error) {
@@ -440,7 +440,7 @@ func TestInputRequestOutlivesAnotherCall(t *testing.T) {
 		_, err := server.Elicit(ctx, c, "Name?", &in)
 		return in.Name, err
 	})
-	c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}}), modern.in(user("Ada")))
+	c := connect(t, newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a")}}), modern.in(user("Ada")))
 	type outcome struct {
 		round
 		err error

@@ -57,7 +57,7 @@ func TestInputRequestsPass(t *testing.T) {
 		}
 		return r.Model, nil
 	})
-	p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}})
+	p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a")}})
 	o := user("Ada")
 	o.Input.Sample = func(context.Context, *client.SampleRequest) (*mcp.CreateMessageResult, error) {
 		return &mcp.CreateMessageResult{Model: "small", Role: mcp.RoleAssistant, Content: said("ho")}, nil
@@ -87,7 +87,7 @@ func TestFloodOfInputRequestsLeavesRoomForOthers(t *testing.T) {
 				one, two := newUpstream(t, "one", up.serving(nil)), newUpstream(t, "two", nil)
 				addAsking(t, one.Server)
 				addAsking(t, two.Server)
-				c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a"), two.as("b")}}), sessions.in(user("Ada")))
+				c := connect(t, newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a"), two.as("b")}}), sessions.in(user("Ada")))
 				const calls = 2 * 120
 				rejected := 0
 				for range calls {
@@ -104,7 +104,7 @@ func TestFloodOfInputRequestsLeavesRoomForOthers(t *testing.T) {
 
 func TestRootsChangeReachesUpstreams(t *testing.T) {
 	changed := make(chan struct{}, 1)
-	one := newUpstream(t, "one", &server.Config{Features: server.Features{Methods: map[string]session.Handler{
+	one := newUpstream(t, "one", &server.Options{Features: server.Features{Methods: map[string]session.Handler{
 		mcp.MethodNotificationsRootsListChanged: func(context.Context, *session.Request) (codec.Encoder, error) {
 			changed <- struct{}{}
 			return nil, nil
@@ -112,7 +112,7 @@ func TestRootsChangeReachesUpstreams(t *testing.T) {
 	}}})
 	addTool(t, one.Server, "x", echo(""))
 	o := &client.Options{Input: client.Input{Roots: new(client.Roots)}}
-	c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}}), o)
+	c := connect(t, newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a")}}), o)
 	mustCall(t, c, "a_x", nil)
 	if err := o.Input.Roots.Set(t.Context(), mcp.Root{URI: "file:///work"}); err != nil {
 		t.Fatal(err)
@@ -137,7 +137,7 @@ func TestCancellationOfInputRequestPasses(t *testing.T) {
 		return "cancelled", nil
 	})
 	ended := make(chan error, 1)
-	c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}}), &client.Options{
+	c := connect(t, newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a")}}), &client.Options{
 		Input: client.Input{Fill: func(ctx context.Context, _ *client.FormRequest) (*mcp.ElicitResult, error) {
 			close(asked)
 			<-ctx.Done()
@@ -159,7 +159,7 @@ func TestErrorOfClientPasses(t *testing.T) {
 		codes <- int64(jsonrpc.CodeOf(err))
 		return "", nil
 	})
-	c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}}), &client.Options{
+	c := connect(t, newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a")}}), &client.Options{
 		Input: client.Input{Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
 			return nil, &jsonrpc.Error{Code: -7, Message: "no"}
 		}}})
@@ -172,7 +172,7 @@ func TestErrorOfClientPasses(t *testing.T) {
 func TestInputRequestArrivesOnStreamOfCall(t *testing.T) {
 	one := newUpstream(t, "one", nil)
 	addAsking(t, one.Server)
-	p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}})
+	p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a")}})
 	handler := must.Get(p.Handler(nil))
 	t.Cleanup(func() { handler.Close() })
 	web := httptest.NewServer(handler)

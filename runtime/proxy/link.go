@@ -318,7 +318,7 @@ func (l *link) overHTTP(x *connection) bool { return x != nil && x.overHTTP }
 
 // connect calls Connect and opens a session. If that fails, it may also return a connection, which
 // is closed.
-func (l *link) connect(ctx context.Context, cfg *session.Config) (*connection, error) {
+func (l *link) connect(ctx context.Context, cfg *session.Options) (*connection, error) {
 	var conn transport.Conn
 	err := boundary.Run(func() (err error) {
 		conn, err = l.up.Connect(l.c.opening)

@@ -29,7 +29,7 @@ func TestListsOfUpstreamAreLimitedTogether(t *testing.T) {
 				return near, err
 			}})
 		}
-		p, err := New("hub", "1", &Config{Upstreams: upstreams})
+		p, err := New("hub", "1", &Options{Upstreams: upstreams})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +89,7 @@ func TestListsOfUpstreamAreLimitedTogether(t *testing.T) {
 // do not take all memory. Lists that failed do not count.
 func TestListsCountWhileTheyArrive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := server.New("a", "1", &server.Config{Features: server.Features{Methods: map[string]session.Handler{
+		s := server.New("a", "1", &server.Options{Features: server.Features{Methods: map[string]session.Handler{
 			mcp.MethodToolsList: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 				if cursor, _ := codec.Member(req.Params, "cursor"); string(cursor) == `"2"` {
 					<-ctx.Done()
@@ -99,7 +99,7 @@ func TestListsCountWhileTheyArrive(t *testing.T) {
 			},
 		}}})
 		defer s.Close()
-		p, err := New("hub", "1", &Config{Upstreams: []Upstream{{Name: "a", Connect: func(context.Context) (transport.Conn, error) {
+		p, err := New("hub", "1", &Options{Upstreams: []Upstream{{Name: "a", Connect: func(context.Context) (transport.Conn, error) {
 			near, far := inmemory.Pair(inmemory.Options{})
 			_, err := s.Serve(far)
 			return near, err

@@ -34,7 +34,7 @@ func TestChangesPassInBothEras(t *testing.T) {
 			one := newUpstream(t, "one", up.serving(nil))
 			addResource(t, one.Server, "memo://a", "one")
 			addTool(t, one.Server, "x", echo(""))
-			p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}})
+			p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a")}})
 			addTool(t, p.Server, "own", echo(""))
 			addResource(t, p.Server, "memo://own", "own")
 			var n notices
@@ -98,14 +98,14 @@ func TestSubscriptionsAreShared(t *testing.T) {
 				defer mu.Unlock()
 				subscribed += add
 			}
-			one := newUpstream(t, "one", up.serving(&server.Config{
+			one := newUpstream(t, "one", up.serving(&server.Options{
 				Hooks: server.Hooks{
 					Subscribe:   func(context.Context, *server.Call, string) error { count(1); return nil },
 					Unsubscribe: func(context.Context, *server.Call, string) { count(-1) },
 				},
 			}))
 			addResource(t, one.Server, "memo://a", "one")
-			p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}})
+			p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a")}})
 			url := serveHTTP(t, p.Server, nil)
 			updates := make(chan string, 10)
 			subscribe := func(name string) *client.Client {
@@ -152,7 +152,7 @@ func TestLogMessagesPassInBothEras(t *testing.T) {
 		addTool(t, one.Server, "log", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			return "", errors.Join(c.Log(ctx, mcp.LoggingLevelDebug, "", "low"), c.Log(ctx, mcp.LoggingLevelError, "", "high"))
 		})
-		p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.overHTTP(t, "a")}})
+		p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.overHTTP(t, "a")}})
 		for name, url := range map[string]string{"users": serveUsers(t, p), "clients without a principal": serveHTTP(t, p.Server, nil)} {
 			got, none := make(chan string, 10), make(chan string, 10)
 			c := dial(t, url, of.in(&client.Options{Notifications: logsTo{logs: got}}))
@@ -199,8 +199,8 @@ func TestLogMessagesPassThroughTwoProxies(t *testing.T) {
 					addTool(t, one.Server, "log", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 						return "logged", c.Log(ctx, mcp.LoggingLevelError, "", "one")
 					})
-					near := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}, Server: *between.serving(nil)})
-					p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{{Name: "b", Prefix: "b_", Connect: func(context.Context) (transport.Conn, error) {
+					near := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a")}, Server: *between.serving(nil)})
+					p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{{Name: "b", Prefix: "b_", Connect: func(context.Context) (transport.Conn, error) {
 						here, there := inmemory.Pair(inmemory.Options{})
 						_, err := near.Serve(there)
 						return here, err
@@ -233,9 +233,9 @@ func TestListsAreFetchedWhenTheyExpire(t *testing.T) {
 	inEras(t, func(t *testing.T, of, up era) {
 		synctest.Test(t, func(t *testing.T) {
 			quiet := func(c *mcp.ServerCapabilities) { c.Tools = new(mcp.ServerCapabilitiesTools) }
-			one := newUpstream(t, "one", up.serving(&server.Config{Features: server.Features{Capabilities: quiet, Caching: server.Caching{Tools: time.Minute}}}))
+			one := newUpstream(t, "one", up.serving(&server.Options{Features: server.Features{Capabilities: quiet, Caching: server.Caching{Tools: time.Minute}}}))
 			addTool(t, one.Server, "x", echo(""))
-			p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}})
+			p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a")}})
 			c := connect(t, p, of.in(nil))
 			equal(t, "tools", []string{"a_x"}, fetched(t, c))
 			addTool(t, one.Server, "y", echo(""))
@@ -278,7 +278,7 @@ func hintOf(t *testing.T, c *client.Client, method, params string) string {
 
 func TestCachingHints(t *testing.T) {
 	caching := server.Caching{Tools: time.Hour, Contents: time.Second}
-	one := newUpstream(t, "one", modern.serving(&server.Config{Features: server.Features{Caching: caching}}))
+	one := newUpstream(t, "one", modern.serving(&server.Options{Features: server.Features{Caching: caching}}))
 	two := newUpstream(t, "two", sessions.serving(nil))
 	addTool(t, one.Server, "x", echo(""))
 	addTool(t, two.Server, "x", echo(""))
@@ -288,7 +288,7 @@ func TestCachingHints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hints := func(cfg proxy.Config, of era) []string {
+	hints := func(cfg proxy.Options, of era) []string {
 		t.Helper()
 		c := connect(t, newProxy(t, &cfg), of.in(nil))
 		return []string{
@@ -297,18 +297,18 @@ func TestCachingHints(t *testing.T) {
 	}
 	a, b := one.as("a"), two.as("b")
 	equal(t, "upstream without sessions", []string{`3600000"private"`, `1000"private"`, `60000"public"`},
-		hints(proxy.Config{Upstreams: []proxy.Upstream{a}}, modern))
+		hints(proxy.Options{Upstreams: []proxy.Upstream{a}}, modern))
 	equal(t, "both", []string{`0"private"`, `1000"private"`, `60000"public"`},
-		hints(proxy.Config{Upstreams: []proxy.Upstream{a, b}}, modern))
+		hints(proxy.Options{Upstreams: []proxy.Upstream{a, b}}, modern))
 	equal(t, "both, with a time for upstreams with sessions", []string{`60000"private"`, `1000"private"`, `60000"public"`},
-		hints(proxy.Config{Upstreams: []proxy.Upstream{a, b}, Server: server.Config{Features: server.Features{Caching: server.Caching{Tools: time.Minute}}}}, modern))
-	middleware := server.Config{Session: session.Config{Hooks: session.Hooks{Receiving: []session.Middleware{func(next session.Handler) session.Handler { return next }}}}}
+		hints(proxy.Options{Upstreams: []proxy.Upstream{a, b}, Server: server.Options{Features: server.Features{Caching: server.Caching{Tools: time.Minute}}}}, modern))
+	middleware := server.Options{Session: session.Options{Hooks: session.Hooks{Receiving: []session.Middleware{func(next session.Handler) session.Handler { return next }}}}}
 	equal(t, "with middleware", []string{`3600000"private"`, `1000"private"`, `60000"private"`},
-		hints(proxy.Config{Upstreams: []proxy.Upstream{a}, Server: middleware}, modern))
-	principal := server.Config{Session: session.Config{Principal: "ada"}}
+		hints(proxy.Options{Upstreams: []proxy.Upstream{a}, Server: middleware}, modern))
+	principal := server.Options{Session: session.Options{Principal: "ada"}}
 	equal(t, "with a principal", []string{`3600000"private"`, `1000"private"`, `60000"private"`},
-		hints(proxy.Config{Upstreams: []proxy.Upstream{a}, Server: principal}, modern))
-	equal(t, "client with a session", []string{"", "", ""}, hints(proxy.Config{Upstreams: []proxy.Upstream{a}}, sessions))
+		hints(proxy.Options{Upstreams: []proxy.Upstream{a}, Server: principal}, modern))
+	equal(t, "client with a session", []string{"", "", ""}, hints(proxy.Options{Upstreams: []proxy.Upstream{a}}, sessions))
 }
 
 // Header fields that repeat arguments are checked at the front, and sent to the upstream.
@@ -320,7 +320,7 @@ func TestHeaderFieldsOfArguments(t *testing.T) {
 	addTool(t, one.Server, "where", func(_ context.Context, c *server.Call, args in) (string, error) {
 		return args.Region + " " + c.Header().Get("Mcp-Param-Region") + " " + c.Header().Get("Mcp-Name"), nil
 	})
-	p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.overHTTP(t, "a")}})
+	p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.overHTTP(t, "a")}})
 	var wrong bool
 	url := serveHTTP(t, p.Server, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -350,7 +350,7 @@ func TestRoundsAreOpaque(t *testing.T) {
 	var mu sync.Mutex
 	got := map[string][]string{}
 	up := func(name string, answer func(params json.RawMessage) (codec.Encoder, error)) proxy.Upstream {
-		u := newUpstream(t, name, modern.serving(&server.Config{Features: server.Features{Methods: map[string]session.Handler{
+		u := newUpstream(t, name, modern.serving(&server.Options{Features: server.Features{Methods: map[string]session.Handler{
 			mcp.MethodResourcesRead: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -376,7 +376,7 @@ func TestRoundsAreOpaque(t *testing.T) {
 		}
 		return session.Raw(`{"contents":[]}`), nil
 	})
-	c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{unknown, asking}}), modern.in(user("Ada")))
+	c := connect(t, newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{unknown, asking}}), modern.in(user("Ada")))
 	if _, err := c.ReadResource(t.Context(), "file:///1"); err != nil {
 		t.Fatal(err)
 	}
@@ -395,7 +395,7 @@ func TestInputOfModernUpstreamInSession(t *testing.T) {
 		return string(action), err
 	})
 	addAsking(t, one.Server)
-	p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}})
+	p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a")}})
 	c := connect(t, p, sessions.in(&client.Options{Input: client.Input{OpenURL: func(_ context.Context, u *client.URLRequest) (mcp.ElicitAction, error) {
 		if u.ElicitationID == nil || u.URL != "https://example.com/" {
 			return mcp.ElicitActionDecline, nil
@@ -431,7 +431,7 @@ func TestUpstreamEndsAtDiscover(t *testing.T) {
 		_, err := first.Serve(m)
 		return a, err
 	}
-	p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{up}})
+	p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{up}})
 	equal(t, "result", "one{}", mustCall(t, connect(t, p, modern.in(nil)), "a_x", nil))
 	equal(t, "connections", 2, connections)
 	equal(t, "result", "one{}", mustCall(t, connect(t, p, modern.in(nil)), "a_x", nil))
@@ -455,11 +455,11 @@ func TestDiscoverMergesUpstreams(t *testing.T) {
 	declare := func(extensions string) func(*mcp.ServerCapabilities) {
 		return func(c *mcp.ServerCapabilities) { c.Extensions = json.RawMessage(extensions) }
 	}
-	one := newUpstream(t, "one", modern.serving(&server.Config{Instructions: "One.", Features: server.Features{Capabilities: declare(`{"io.modelcontextprotocol/tasks":{}}`)}}))
-	two := newUpstream(t, "two", sessions.serving(&server.Config{Instructions: "Two.", Features: server.Features{Capabilities: declare(`{"example.com/x":{},"io.modelcontextprotocol/skills":{},"io.modelcontextprotocol/tasks":{}}`)}}))
+	one := newUpstream(t, "one", modern.serving(&server.Options{Instructions: "One.", Features: server.Features{Capabilities: declare(`{"io.modelcontextprotocol/tasks":{}}`)}}))
+	two := newUpstream(t, "two", sessions.serving(&server.Options{Instructions: "Two.", Features: server.Features{Capabilities: declare(`{"example.com/x":{},"io.modelcontextprotocol/skills":{},"io.modelcontextprotocol/tasks":{}}`)}}))
 	addTool(t, one.Server, "x", echo(""))
 	addResource(t, two.Server, "memo://a", "")
-	c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a"), two.as("b")}}), modern.in(nil))
+	c := connect(t, newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a"), two.as("b")}}), modern.in(nil))
 	info := c.Server()
 	equal(t, "instructions", "One.\n\nTwo.", *info.Instructions)
 	equal(t, "extensions", `{"example.com/x":{}}`, string(info.Capabilities.Extensions))
@@ -493,7 +493,7 @@ func TestChangeBeforeSubscriptionReachesClient(t *testing.T) {
 					conn, err := one.connect(ctx)
 					return &slowToListen{conn}, err
 				}
-				c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{up}}), of.in(nil))
+				c := connect(t, newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{up}}), of.in(nil))
 				equal(t, "tools at first", []string{"a_x"}, toolNames(t, c))
 				addTool(t, one.Server, "y", echo(""))
 				time.Sleep(10 * time.Second)
@@ -510,7 +510,7 @@ func TestUpdatesAreReportedAfterReconnect(t *testing.T) {
 			one := newUpstream(t, "one", up.serving(nil))
 			addResource(t, one.Server, "memo://a", "one")
 			var n notices
-			c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}}), of.in(&client.Options{Notifications: &n}))
+			c := connect(t, newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a")}}), of.in(&client.Options{Notifications: &n}))
 			if err := c.Subscribe(t.Context(), "memo://a"); err != nil {
 				t.Fatal(err)
 			}
@@ -539,7 +539,7 @@ func TestLogMessagesPassInReplacedSession(t *testing.T) {
 	}
 	restart()
 	url := serveHandler(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { serving.Load().ServeHTTP(w, r) }))
-	p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{proxy.Dial("a", url, streamable.ClientOptions{})}})
+	p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{proxy.Dial("a", url, streamable.ClientOptions{})}})
 	got := make(chan string, 10)
 	c := connect(t, p, modern.in(&client.Options{Notifications: logsTo{logs: got}}))
 	if err := c.SetLogLevel(t.Context(), mcp.LoggingLevelDebug); err != nil {
@@ -561,7 +561,7 @@ func TestLogMessagesPassInReplacedSession(t *testing.T) {
 func TestFloodOfProgressIsLimited(t *testing.T) {
 	inEras(t, func(t *testing.T, of, up era) {
 		synctest.Test(t, func(t *testing.T) {
-			one := newUpstream(t, "one", up.serving(&server.Config{Session: session.Config{Limits: session.Limits{ProgressInterval: -1}}}))
+			one := newUpstream(t, "one", up.serving(&server.Options{Session: session.Options{Limits: session.Limits{ProgressInterval: -1}}}))
 			const reports = 10_000
 			addTool(t, one.Server, "work", func(_ context.Context, c *server.Call, _ struct{}) (string, error) {
 				for i := range reports {
@@ -570,7 +570,7 @@ func TestFloodOfProgressIsLimited(t *testing.T) {
 				}
 				return "done", nil
 			})
-			c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}}), of.in(nil))
+			c := connect(t, newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a")}}), of.in(nil))
 			var received, last atomic.Int64
 			equal(t, "result", "done", mustCall(t, c, "a_work", nil, client.OnProgress(func(p session.Progress) {
 				received.Add(1)

@@ -46,9 +46,9 @@ func (e era) in(o *client.Options) *client.Options {
 }
 
 // serving returns the configuration of a server, or an empty one, for an era.
-func (e era) serving(cfg *server.Config) *server.Config {
+func (e era) serving(cfg *server.Options) *server.Options {
 	if cfg == nil {
-		cfg = new(server.Config)
+		cfg = new(server.Options)
 	}
 	cfg.Session.Revisions = e.revisions
 	return cfg
@@ -146,7 +146,7 @@ func TestErasOfClientAndUpstream(t *testing.T) {
 				if over == "HTTP" {
 					upstream = one.overHTTP(t, "a")
 				}
-				p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{upstream}})
+				p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{upstream}})
 				addTool(t, p.Server, "own", echo("own"))
 				o := of.in(model(t, "Ada"))
 				o.Info = mcp.Implementation{Name: "ada", Version: "1"}

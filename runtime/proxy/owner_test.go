@@ -32,7 +32,7 @@ func TestTaskBelongsToPrincipal(t *testing.T) {
 		return "", ctx.Err()
 	}, required)
 	front := func(key byte) string {
-		p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}, Server: server.Config{Shared: server.Shared{StateKeys: secret(key)}}})
+		p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a")}, Server: server.Options{Shared: server.Shared{StateKeys: secret(key)}}})
 		return serveUsers(t, p)
 	}
 	first, second, other := front(1), front(1), front(2)
@@ -78,7 +78,7 @@ func TestMembersAlikeAreNotPassedOn(t *testing.T) {
 			return session.Raw(result), nil
 		}
 	}
-	one := newUpstream(t, "one", sessions.serving(&server.Config{
+	one := newUpstream(t, "one", sessions.serving(&server.Options{
 		Features: server.Features{
 			Capabilities: func(c *mcp.ServerCapabilities) { c.Tasks = receiver.ServerCapabilities(true) },
 			Methods: map[string]session.Handler{
@@ -87,11 +87,11 @@ func TestMembersAlikeAreNotPassedOn(t *testing.T) {
 		},
 	}))
 	addTool(t, one.Server, "t", echo(""))
-	two := newUpstream(t, "two", modern.serving(&server.Config{Features: server.Features{Methods: map[string]session.Handler{
+	two := newUpstream(t, "two", modern.serving(&server.Options{Features: server.Features{Methods: map[string]session.Handler{
 		mcp.MethodToolsCall: record(`{"resultType":"input_required","inputRequests":{},"requestState":"x"}`),
 	}}}))
 	addTool(t, two.Server, "t", echo(""))
-	p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a"), two.as("b")}})
+	p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a"), two.as("b")}})
 	c := connect(t, p, sessions.in(nil))
 	id := startTask(t, c, "a_t")
 	if _, err := c.Session().Call(t.Context(), mcp.MethodTasksGet, session.Raw(`{"taskId":"`+id+`","TASKID":"8","x":1,"taskid":"9","task_id":"10"}`)); err != nil {
@@ -133,7 +133,7 @@ func TestStatusOfTaskReachesItsClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const state = `{"taskId":"7","status":"working","createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z","ttl":null}`
 		var all []*session.Session
-		one := newUpstream(t, "one", &server.Config{
+		one := newUpstream(t, "one", &server.Options{
 			Features: server.Features{
 				Capabilities: func(c *mcp.ServerCapabilities) { c.Tasks = receiver.ServerCapabilities(true) },
 				Methods: map[string]session.Handler{
@@ -150,7 +150,7 @@ func TestStatusOfTaskReachesItsClient(t *testing.T) {
 			},
 		})
 		addTool(t, one.Server, "t", echo(""))
-		p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}})
+		p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a")}})
 		ada, eve := make(chan string, 10), make(chan string, 10)
 		c := connect(t, p, sessions.in(&client.Options{Notifications: statuses{ids: ada}}))
 		connect(t, p, sessions.in(&client.Options{Notifications: statuses{ids: eve}}))
@@ -173,7 +173,7 @@ const patience = time.Second
 func TestRequestStateBelongsToPrincipal(t *testing.T) {
 	one := newUpstream(t, "one", modern.serving(nil))
 	addAsking(t, one.Server)
-	cfg := &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}, Server: server.Config{Shared: server.Shared{StateKeys: secret(1)}}}
+	cfg := &proxy.Options{Upstreams: []proxy.Upstream{one.as("a")}, Server: server.Options{Shared: server.Shared{StateKeys: secret(1)}}}
 	first, second := serveUsers(t, newProxy(t, cfg)), serveUsers(t, newProxy(t, cfg))
 	as := func(url, name string) *client.Client { return dial(t, url, withToken(modern.in(user("Ada")), name)) }
 	asked, err := send(t, as(first, "ada"), "a_ask", `{}`, round{}, "")

@@ -1,7 +1,7 @@
 // Package proxy puts one MCP server in front of many others, its upstreams: child processes, URLs,
 // or any other connection. A client sees the tools, prompts, resources and tasks of all of them.
 //
-//	p, err := proxy.New("hub", "1.0.0", &proxy.Config{Upstreams: []proxy.Upstream{
+//	p, err := proxy.New("hub", "1.0.0", &proxy.Options{Upstreams: []proxy.Upstream{
 //		proxy.Command("files", stdio.Command{Path: "files-server"}),
 //		proxy.Dial("web", "https://example.com/mcp", streamable.ClientOptions{}),
 //	}})
@@ -224,7 +224,7 @@ type Upstream struct {
 	// Session configures the sessions with the upstream. The proxy sets Handler and Reopened. If
 	// Revisions is nil, the proxy requests the revision of the client, and speaks any other
 	// revision that the upstream supports. The default of Limits.Requests is 256.
-	Session session.Config
+	Session session.Options
 	// MaxConnections limits the connections to the upstream, of all clients together, which are
 	// processes for a [Command]. Principals share them, see "Connections" in the package
 	// documentation. The default is 1,024.
@@ -264,8 +264,8 @@ func Dial(name, serverURL string, o streamable.ClientOptions) Upstream {
 	}}
 }
 
-// Config configures a [Proxy].
-type Config struct {
+// Options configures a [Proxy].
+type Options struct {
 	// Upstreams are the servers behind the proxy. Their order is that of the instructions, and
 	// decides between resources of the same URI: put those first that you trust most.
 	Upstreams []Upstream
@@ -280,10 +280,10 @@ type Config struct {
 	// through the middleware in Session.Hooks.Receiving, which may reject those for features of
 	// upstreams. Its StateKeys also protect the ids of tasks and the requestState of upstreams; a
 	// key in its store of tasks does not.
-	Server server.Config
+	Server server.Options
 }
 
-// defaultConnectTimeout is the default of [Config].ConnectTimeout.
+// defaultConnectTimeout is the default of [Options].ConnectTimeout.
 const defaultConnectTimeout = 10 * time.Second
 
 // Proxy is a server whose features are those of its upstreams, and those that are added to the
@@ -292,7 +292,7 @@ type Proxy struct {
 	// Server serves the clients.
 	*server.Server
 
-	cfg Config
+	cfg Options
 	log *slog.Logger
 	own atomic.Pointer[mcp.ServerCapabilities] // of the server's own features
 
@@ -310,8 +310,8 @@ type Proxy struct {
 // New returns a proxy. Name and version are those of [server.New]. It connects to no upstream
 // before the first client. New fails if an upstream has no Connect, a Name that is empty, has a
 // colon, is not unique or begins another one before a slash, a Prefix that begins another one, or a
-// negative limit. Mistakes in Config.Server are reported as those of [server.New].
-func New(name, version string, cfg *Config) (*Proxy, error) {
+// negative limit. Mistakes in Options.Server are reported as those of [server.New].
+func New(name, version string, cfg *Options) (*Proxy, error) {
 	p := &Proxy{clients: map[clientKey]*client{}, process: rand.Text()}
 	if cfg != nil {
 		p.cfg = *cfg

@@ -35,7 +35,7 @@ type upstream struct {
 	conns []transport.Conn
 }
 
-func newUpstream(t *testing.T, name string, cfg *server.Config) *upstream {
+func newUpstream(t *testing.T, name string, cfg *server.Options) *upstream {
 	t.Helper()
 	u := &upstream{Server: server.New(name, "1", cfg)}
 	t.Cleanup(func() { u.Close() })
@@ -72,7 +72,7 @@ func (u *upstream) as(name string) proxy.Upstream {
 }
 
 // newProxy returns a proxy that is closed at the end of the test.
-func newProxy(t *testing.T, cfg *proxy.Config) *proxy.Proxy {
+func newProxy(t *testing.T, cfg *proxy.Options) *proxy.Proxy {
 	t.Helper()
 	p, err := proxy.New("hub", "1", cfg)
 	if err != nil {
@@ -145,7 +145,7 @@ func TestMergesToolsWithPrefixes(t *testing.T) {
 	addTool(t, one.Server, "echo", echo("one"))
 	addTool(t, two.Server, "echo", echo("two"))
 	addTool(t, two.Server, "other", echo("other"))
-	p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a"), two.as("b")}})
+	p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a"), two.as("b")}})
 	addTool(t, p.Server, "own", echo("own"))
 	c := connect(t, p, nil)
 	equal(t, "tools", []string{"a_echo", "b_echo", "b_other", "own"}, toolNames(t, c))
@@ -168,7 +168,7 @@ func TestEmptyPrefix(t *testing.T) {
 	addTool(t, one.Server, "echo", echo("one"))
 	a := one.as("a")
 	a.Prefix = ""
-	p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{a}})
+	p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{a}})
 	addTool(t, p.Server, "own", echo("own"))
 	c := connect(t, p, nil)
 	equal(t, "tools", []string{"echo", "own"}, toolNames(t, c))
@@ -177,14 +177,14 @@ func TestEmptyPrefix(t *testing.T) {
 }
 
 func TestPagesOfMergedLists(t *testing.T) {
-	one, two := newUpstream(t, "one", &server.Config{Features: server.Features{PageSize: 2}}), newUpstream(t, "two", nil)
+	one, two := newUpstream(t, "one", &server.Options{Features: server.Features{PageSize: 2}}), newUpstream(t, "two", nil)
 	var want []string
 	for _, name := range []string{"t1", "t2", "t3", "t4", "t5"} {
 		addTool(t, one.Server, name, echo(""))
 		want = append(want, "a_"+name)
 	}
 	addTool(t, two.Server, "x", echo(""))
-	p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a"), two.as("b")}, Server: server.Config{Features: server.Features{PageSize: 2}}})
+	p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a"), two.as("b")}, Server: server.Options{Features: server.Features{PageSize: 2}}})
 	for _, name := range []string{"own1", "own2", "own3"} {
 		addTool(t, p.Server, name, echo(""))
 	}
@@ -214,8 +214,8 @@ func TestCallsAreLossless(t *testing.T) {
 			return session.Raw(`{"tools":[{"x":1.0,"name":"t","inputSchema":{"type":"object"}}]}`), nil
 		},
 	}
-	one := newUpstream(t, "one", &server.Config{Features: server.Features{Methods: methods}})
-	c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}}), nil)
+	one := newUpstream(t, "one", &server.Options{Features: server.Features{Methods: methods}})
+	c := connect(t, newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a")}}), nil)
 	list, err := c.Session().Call(t.Context(), "tools/list", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -233,7 +233,7 @@ func TestErrorsPass(t *testing.T) {
 	want := &jsonrpc.Error{Code: -32042, Message: "open a URL", Data: json.RawMessage(`{"elicitations":[]}`)}
 	one := newUpstream(t, "one", nil)
 	addTool(t, one.Server, "fail", func(context.Context, *server.Call, struct{}) (string, error) { return "", want })
-	c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}}), nil)
+	c := connect(t, newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a")}}), nil)
 	_, err := c.CallTool(t.Context(), "a_fail", nil)
 	got, _ := errors.AsType[*jsonrpc.Error](err)
 	equal(t, "error", want.Data, got.Data)
@@ -246,7 +246,7 @@ func TestProgressPasses(t *testing.T) {
 	addTool(t, one.Server, "work", func(_ context.Context, c *server.Call, _ struct{}) (string, error) {
 		return "done", c.Progress(1, 2, "half")
 	})
-	c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}}), nil)
+	c := connect(t, newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a")}}), nil)
 	var got []session.Progress
 	mustCall(t, c, "a_work", nil, client.OnProgress(func(p session.Progress) { got = append(got, p) }))
 	equal(t, "progress", []session.Progress{{Value: 1, Total: new(2.0), Message: "half"}}, got)
@@ -261,7 +261,7 @@ func TestCancellationPasses(t *testing.T) {
 		ended <- context.Cause(ctx)
 		return "", ctx.Err()
 	})
-	c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}}), nil)
+	c := connect(t, newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a")}}), nil)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	go func() {
 		<-started
@@ -326,7 +326,7 @@ func TestUpstreamReconnects(t *testing.T) {
 			return "slow", nil
 		})
 		var n notices
-		c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a"), two.as("b")}}), &client.Options{Notifications: &n})
+		c := connect(t, newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a"), two.as("b")}}), &client.Options{Notifications: &n})
 		all := []string{"a_echo", "a_hang", "b_slow"}
 		equal(t, "tools", all, toolNames(t, c))
 		slow, hang := make(chan string, 1), make(chan error, 1)
@@ -372,7 +372,7 @@ func TestUpstreamThatIsSlowToConnect(t *testing.T) {
 		}
 		var n notices
 		start := time.Now()
-		c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a"), slow}}), &client.Options{Notifications: &n})
+		c := connect(t, newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a"), slow}}), &client.Options{Notifications: &n})
 		equal(t, "time to connect", proxy.DefaultConnectTimeout, time.Since(start))
 		equal(t, "tools", []string{"a_echo"}, toolNames(t, c))
 		time.Sleep(time.Minute)
@@ -386,7 +386,7 @@ func TestListChangedIsForwarded(t *testing.T) {
 		one := newUpstream(t, "one", nil)
 		h := addTool(t, one.Server, "x", echo(""))
 		var n notices
-		c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}}), &client.Options{Notifications: &n})
+		c := connect(t, newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a")}}), &client.Options{Notifications: &n})
 		equal(t, "tools", []string{"a_x"}, toolNames(t, c))
 		addTool(t, one.Server, "y", echo("y"))
 		synctest.Wait()
@@ -407,7 +407,7 @@ func TestConnectionsBelongToClients(t *testing.T) {
 		text, err := codec.Marshal(&p.Capabilities)
 		return p.ClientInfo.Name + string(text), err
 	})
-	p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}})
+	p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a")}})
 	ada := connect(t, p, &client.Options{Info: mcp.Implementation{Name: "ada", Version: "1"}})
 	bob := connect(t, p, &client.Options{Info: mcp.Implementation{Name: "bob", Version: "1"}, Input: client.Input{Roots: new(client.Roots)}})
 	equal(t, "client", "ada{}", mustCall(t, ada, "a_who", nil))
@@ -443,16 +443,16 @@ func TestNewRejectsUpstreams(t *testing.T) {
 			{Name: "git", Prefix: "git_", Connect: connect}, {Name: "all", Connect: connect},
 		},
 	} {
-		if _, err := proxy.New("hub", "1", &proxy.Config{Upstreams: list}); err == nil || err.Error() != want {
+		if _, err := proxy.New("hub", "1", &proxy.Options{Upstreams: list}); err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
 }
 
-// Mistakes in Config.Server have the line of the call of New.
+// Mistakes in Options.Server have the line of the call of New.
 func TestMistakesHaveLineOfNew(t *testing.T) {
 	_, _, line, _ := runtime.Caller(0)
-	p, err := proxy.New("hub", "1", &proxy.Config{Server: server.Config{Features: server.Features{PageSize: -1}}})
+	p, err := proxy.New("hub", "1", &proxy.Options{Server: server.Options{Features: server.Features{PageSize: -1}}})
 	if err != nil {
 		t.Fatal(err)
 	}

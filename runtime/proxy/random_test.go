@@ -103,7 +103,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	w.rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 	var proxies []*proxy.Proxy
 	for range 2 {
-		p := newProxy(t, &proxy.Config{Upstreams: list, Server: server.Config{Logger: discard, Shared: server.Shared{StateKeys: secret(1)}}})
+		p := newProxy(t, &proxy.Options{Upstreams: list, Server: server.Options{Logger: discard, Shared: server.Shared{StateKeys: secret(1)}}})
 		addTool(t, p.Server, "own", echo("own"))
 		proxies = append(proxies, p)
 	}

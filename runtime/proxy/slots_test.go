@@ -74,7 +74,7 @@ func TestCallsOpenLimitedConnections(t *testing.T) {
 		one := newFaulty(t, "a", sessions, false)
 		up := one.as()
 		up.MaxPerPrincipal = 16
-		p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{up}, Server: server.Config{Logger: discard}})
+		p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{up}, Server: server.Options{Logger: discard}})
 		handler := must.Get(p.Handler(nil))
 		defer handler.Close()
 		if r, err := postCall(handler, "a_echo", ""); err != nil || r.Result.ResultType != "complete" {
@@ -120,7 +120,7 @@ func TestStrangersShareNoLimits(t *testing.T) {
 		one := newFaulty(t, "a", sessions, false)
 		up := one.as()
 		up.MaxPerPrincipal = 200
-		p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{up}, Server: server.Config{Logger: discard}})
+		p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{up}, Server: server.Options{Logger: discard}})
 		handler := must.Get(p.Handler(nil))
 		defer handler.Close()
 		for _, from := range []string{ann, eve} {
@@ -163,7 +163,7 @@ func TestAbandonedCallsGiveWay(t *testing.T) {
 		one := newFaulty(t, "a", sessions, false)
 		up := one.as()
 		up.MaxPerPrincipal = 8
-		p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{up}, Server: server.Config{Logger: discard}})
+		p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{up}, Server: server.Options{Logger: discard}})
 		handler := must.Get(p.Handler(nil))
 		defer handler.Close()
 		ask := func() reply {
@@ -245,7 +245,7 @@ func TestConnectionsOfSessionsAreLimited(t *testing.T) {
 		one, two := newFaulty(t, "a", sessions, false), newFaulty(t, "b", sessions, false)
 		limited := one.as()
 		limited.MaxPerPrincipal, limited.MaxConnections = 2, 3
-		p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{limited, two.as()}, Server: server.Config{Logger: discard}})
+		p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{limited, two.as()}, Server: server.Options{Logger: discard}})
 		var clients []*client.Client
 		for _, name := range []string{"ada", "ada", "ada", "eve", "eve"} {
 			clients = append(clients, connectAs(t, p, name, sessions.in(nil)))
@@ -292,7 +292,7 @@ func TestPrincipalsShareConnections(t *testing.T) {
 		var most atomic.Int32
 		up := counted(one.as(), &one.open, &most)
 		up.MaxPerPrincipal, up.MaxConnections = 8, 8
-		p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{up}, Server: server.Config{Logger: discard}})
+		p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{up}, Server: server.Options{Logger: discard}})
 		sees := func(c *client.Client) bool { return slices.Contains(toolNames(t, c), "a_echo") }
 		clients := map[string][]*client.Client{}
 		connect := func(name string, n int) {
@@ -343,7 +343,7 @@ func TestPrincipalWaitsForBusyConnections(t *testing.T) {
 		one := newFaulty(t, "a", sessions, false)
 		up := one.as()
 		up.MaxPerPrincipal, up.MaxConnections = 8, 2
-		p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{up}, ConnectTimeout: time.Minute, Server: server.Config{Logger: discard}})
+		p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{up}, ConnectTimeout: time.Minute, Server: server.Options{Logger: discard}})
 		first, second := connectAs(t, p, "ada", sessions.in(nil)), connectAs(t, p, "ada", sessions.in(nil))
 		toolNames(t, first)
 		toolNames(t, second)
@@ -387,7 +387,7 @@ func TestReconnectsAreSpread(t *testing.T) {
 			attempts = append(attempts, time.Since(ended))
 			return connect(ctx)
 		}
-		p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{up}, Server: server.Config{Logger: discard}})
+		p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{up}, Server: server.Options{Logger: discard}})
 		for range clients {
 			connectAs(t, p, "ada", sessions.in(nil))
 		}
@@ -423,7 +423,7 @@ func TestAnnouncementsAreJoined(t *testing.T) {
 			lists := 0
 			addTool(t, one.Server, "x", echo(""))
 			var mu sync.Mutex
-			counted := proxy.Upstream{Name: "a", Prefix: "a_", Connect: one.connect, Session: session.Config{Hooks: session.Hooks{Sending: []session.SendMiddleware{
+			counted := proxy.Upstream{Name: "a", Prefix: "a_", Connect: one.connect, Session: session.Options{Hooks: session.Hooks{Sending: []session.SendMiddleware{
 				func(next session.Sender) session.Sender {
 					return func(ctx context.Context, call *session.Call) (json.RawMessage, error) {
 						if call.Method == mcp.MethodToolsList {
@@ -435,7 +435,7 @@ func TestAnnouncementsAreJoined(t *testing.T) {
 					}
 				},
 			}}}}
-			c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{counted}}), of.in(nil))
+			c := connect(t, newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{counted}}), of.in(nil))
 			toolNames(t, c)
 			mu.Lock()
 			lists = 0
@@ -465,7 +465,7 @@ func TestStrangersDoNotUseUpSharedClientInfo(t *testing.T) {
 				one := newFaulty(t, "a", era, false)
 				up := one.as()
 				up.MaxPerPrincipal = 4
-				p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{up}, Server: server.Config{Logger: discard}})
+				p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{up}, Server: server.Options{Logger: discard}})
 				handler := must.Get(p.Handler(nil))
 				defer handler.Close()
 				for i := range 4 {
@@ -489,7 +489,7 @@ func TestStrangersDoNotUseUpSharedClientInfo(t *testing.T) {
 func TestCallContinuesFromAnotherNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one := newFaulty(t, "a", sessions, false)
-		p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as()}, Server: server.Config{Logger: discard}})
+		p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as()}, Server: server.Options{Logger: discard}})
 		handler := must.Get(p.Handler(nil))
 		defer handler.Close()
 		asked, err := postFrom(handler, "198.51.100.1:1", "phone", "a_ask", "")

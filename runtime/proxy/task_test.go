@@ -24,8 +24,8 @@ import (
 // principal.
 func newTaskUpstream(t *testing.T, name string) *upstream {
 	t.Helper()
-	return newUpstream(t, name, &server.Config{
-		Tasks: task.Config{Store: memory.New()}, Session: session.Config{Principal: "proxy"},
+	return newUpstream(t, name, &server.Options{
+		Tasks: task.Options{Store: memory.New()}, Session: session.Options{Principal: "proxy"},
 	})
 }
 
@@ -46,7 +46,7 @@ func TestTasksPass(t *testing.T) {
 			return "done", nil
 		}, required)
 		addAsking(t, one.Server, required)
-		p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{two.as("b"), one.as("a")}})
+		p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{two.as("b"), one.as("a")}})
 		c := connect(t, p, user("Ada"))
 
 		h, err := c.StartTool(t.Context(), "a_work", nil, requestor.Progress())
@@ -106,7 +106,7 @@ func TestCancellationOfTaskPasses(t *testing.T) {
 		close(ended)
 		return "", ctx.Err()
 	}, required)
-	c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}}), nil)
+	c := connect(t, newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a")}}), nil)
 	h, err := c.StartTool(t.Context(), "a_work", nil, requestor.Progress())
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +127,7 @@ func TestTaskOfEarlierSession(t *testing.T) {
 		<-release
 		return "done", nil
 	}, required)
-	p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}})
+	p := newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a")}})
 	ada, bob := connect(t, p, nil), connect(t, p, nil)
 	h, err := ada.StartTool(t.Context(), "a_work", nil)
 	if err != nil {
@@ -158,7 +158,7 @@ func TestTaskOfEarlierSession(t *testing.T) {
 func TestTaskOfSilentUpstreamIsListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one := newFaulty(t, "a", sessions, false)
-		c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as()}, Server: server.Config{Logger: discard}}), sessions.in(nil))
+		c := connect(t, newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as()}, Server: server.Options{Logger: discard}}), sessions.in(nil))
 		id := startTask(t, c, "a_who")
 		list := func() (ids []string) {
 			for task, err := range c.Tasks(t.Context()) {
@@ -192,7 +192,7 @@ func TestTaskOfSilentUpstreamIsListed(t *testing.T) {
 func TestTaskOfClientPasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		status := make(chan string, 10)
-		one := newUpstream(t, "one", &server.Config{Features: server.Features{Methods: map[string]session.Handler{
+		one := newUpstream(t, "one", &server.Options{Features: server.Features{Methods: map[string]session.Handler{
 			mcp.MethodNotificationsTasksStatus: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 				id, _ := codec.Member(req.Params, "taskId")
 				status <- strings.Trim(string(id), `"`)
@@ -210,12 +210,12 @@ func TestTaskOfClientPasses(t *testing.T) {
 			}
 			return h.ID() + " " + string(r.Action) + " " + r.Meta.RelatedTask.TaskID, nil
 		})
-		m, err := task.New(t.Context(), task.Config{Store: memory.New()})
+		m, err := task.New(t.Context(), task.Options{Store: memory.New()})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer m.Close(context.Background())
-		c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}}), &client.Options{
+		c := connect(t, newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a")}}), &client.Options{
 			Input: client.Input{
 				Tasks: m,
 				Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
@@ -242,8 +242,8 @@ func TestTaskOfClientPasses(t *testing.T) {
 func TestEarlyStatusOfClientTaskPasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		status := make(chan string, 10)
-		cfg := func(name string) *server.Config {
-			return &server.Config{Features: server.Features{Methods: map[string]session.Handler{
+		cfg := func(name string) *server.Options {
+			return &server.Options{Features: server.Features{Methods: map[string]session.Handler{
 				mcp.MethodNotificationsTasksStatus: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 					id, _ := codec.Member(req.Params, "taskId")
 					status <- name + " " + string(id)
@@ -270,7 +270,7 @@ func TestEarlyStatusOfClientTaskPasses(t *testing.T) {
 				return session.Raw(`{"task":{"taskId":"7",` + state + `}`), nil
 			}
 		}}
-		connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{two.as("b"), one.as("a")}}), o)
+		connect(t, newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{two.as("b"), one.as("a")}}), o)
 		s := one.Sessions()[0]
 		if err := s.Ready(t.Context()); err != nil {
 			t.Fatal(err)
@@ -298,7 +298,7 @@ func TestTaskOfClientBelongsToUpstream(t *testing.T) {
 		id, _ = codec.Member(id, "taskId")
 		return strings.Trim(string(id), `"`), err
 	}
-	m, err := task.New(t.Context(), task.Config{Store: memory.New()})
+	m, err := task.New(t.Context(), task.Options{Store: memory.New()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +310,7 @@ func TestTaskOfClientBelongsToUpstream(t *testing.T) {
 		},
 	}})
 	o.Session.Principal = "user" // otherwise the client lists no tasks
-	connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a"), two.as("b")}}), o)
+	connect(t, newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a"), two.as("b")}}), o)
 	a, b := one.Sessions()[0], two.Sessions()[0]
 	for _, s := range []*session.Session{a, b} {
 		if err := s.Ready(t.Context()); err != nil {
@@ -355,7 +355,7 @@ func TestTaskOfClientBelongsToUpstream(t *testing.T) {
 func TestRelatedTaskHasIDOfReceiver(t *testing.T) {
 	const key = `"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"`
 	var got []string
-	one := newUpstream(t, "one", &server.Config{
+	one := newUpstream(t, "one", &server.Options{
 		Features: server.Features{
 			Capabilities: func(c *mcp.ServerCapabilities) { c.Tasks = receiver.ServerCapabilities(false) },
 			Methods: map[string]session.Handler{
@@ -389,7 +389,7 @@ func TestRelatedTaskHasIDOfReceiver(t *testing.T) {
 		got = append(got, related.TaskID)
 		return &mcp.ElicitResult{Action: mcp.ElicitActionDecline, Meta: &mcp.ResultMetaObject{RelatedTask: related}}, nil
 	}}}
-	c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}}), o)
+	c := connect(t, newProxy(t, &proxy.Options{Upstreams: []proxy.Upstream{one.as("a")}}), o)
 	id := startTask(t, c, "a_t")
 	result, err := c.Session().Call(t.Context(), mcp.MethodTasksResult, session.Raw(`{"taskId":"`+id+`"}`))
 	if err != nil {

@@ -87,7 +87,7 @@ func TestUpstreamIsReplacedByOneOfAnotherEra(t *testing.T) {
 	inEras(t, func(t *testing.T, of, up era) {
 		synctest.Test(t, func(t *testing.T) {
 			serve := func(e era) (*server.Server, *streamable.Handler) {
-				s := server.New("one", "1", e.serving(&server.Config{Logger: discard}))
+				s := server.New("one", "1", e.serving(&server.Options{Logger: discard}))
 				addTool(t, s, "echo", echo("one"))
 				addResource(t, s, "memo://one", "one")
 				return s, must.Get(s.Handler(nil))
@@ -98,7 +98,7 @@ func TestUpstreamIsReplacedByOneOfAnotherEra(t *testing.T) {
 			}
 			s, h := serve(up)
 			w := newWeb(t, h)
-			p := newProxy(t, &proxy.Config{Server: server.Config{Logger: discard}, Upstreams: []proxy.Upstream{
+			p := newProxy(t, &proxy.Options{Server: server.Options{Logger: discard}, Upstreams: []proxy.Upstream{
 				proxy.Dial("a", "http://localhost/", streamable.ClientOptions{Options: w.options()}),
 			}})
 			updates := new(notices)
@@ -153,7 +153,7 @@ func TestResultDoesNotWaitForTheEndOfTheConnection(t *testing.T) {
 					conn, err := connect(ctx)
 					return slowToClose{conn}, err
 				}
-				p := newProxy(t, &proxy.Config{Server: server.Config{Logger: discard}, Upstreams: []proxy.Upstream{a}})
+				p := newProxy(t, &proxy.Options{Server: server.Options{Logger: discard}, Upstreams: []proxy.Upstream{a}})
 				h := must.Get(p.Handler(nil))
 				defer h.Close()
 				o := modern.in(new(client.Options))
@@ -189,7 +189,7 @@ func TestUnreadLogMessagesDelayNoOtherClient(t *testing.T) {
 					}
 					return "logged", nil
 				})
-				p := newProxy(t, &proxy.Config{Server: server.Config{Logger: discard}, Upstreams: []proxy.Upstream{one.as("a")}})
+				p := newProxy(t, &proxy.Options{Server: server.Options{Logger: discard}, Upstreams: []proxy.Upstream{one.as("a")}})
 				h := must.Get(p.Handler(&streamable.HandlerOptions{Access: streamable.Access{Principal: func(*http.Request) (string, error) { return "ann", nil }}}))
 				w := newWeb(t, h)
 				post := func(times int) *http.Response {

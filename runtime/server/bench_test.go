@@ -54,16 +54,16 @@ func BenchmarkCall(b *testing.B) {
 	result := must(server.Structured(forecast{"Oslo", true}))
 	for _, way := range []struct {
 		name string
-		cfg  server.Config
+		cfg  server.Options
 		add  func(s *server.Server)
 	}{
-		{"handwritten", server.Config{Features: server.Features{Methods: map[string]session.Handler{"tools/call": sessiontest.ServerHandler(handWritten{}, nil)}}}, func(*server.Server) {}},
-		{"function", server.Config{}, func(s *server.Server) {
+		{"handwritten", server.Options{Features: server.Features{Methods: map[string]session.Handler{"tools/call": sessiontest.ServerHandler(handWritten{}, nil)}}}, func(*server.Server) {}},
+		{"function", server.Options{}, func(s *server.Server) {
 			server.AddTool(s, "weather", "", func(_ context.Context, _ *server.Call, in place) (forecast, error) {
 				return forecast{in.City, in.Days > 2}, nil
 			})
 		}},
-		{"raw", server.Config{}, func(s *server.Server) {
+		{"raw", server.Options{}, func(s *server.Server) {
 			s.AddRawTool(mcp.Tool{Name: "weather"}, func(context.Context, *server.Call, json.RawMessage) (*mcp.CallToolResult, error) {
 				return result, nil
 			})
@@ -99,7 +99,7 @@ func BenchmarkCall(b *testing.B) {
 // BenchmarkRound measures modern calls of a tool: one that asks nothing, and one that asks for a form,
 // with the response and the result. The second one sends two requests.
 func BenchmarkRound(b *testing.B) {
-	s := newServer(b, server.Config{})
+	s := newServer(b, server.Options{})
 	server.AddTool(s, "plain", "", func(_ context.Context, _ *server.Call, in place) (forecast, error) {
 		return forecast{in.City, in.Days > 2}, nil
 	})

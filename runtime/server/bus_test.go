@@ -60,7 +60,7 @@ func TestBus(t *testing.T) {
 		bus := &memoryBus{}
 		var servers []*server.Server
 		for range 2 {
-			s := newServer(t, server.Config{Shared: server.Shared{Bus: bus}, Hooks: server.Hooks{Subscribe: func(context.Context, *server.Call, string) error { return nil }}})
+			s := newServer(t, server.Options{Shared: server.Shared{Bus: bus}, Hooks: server.Hooks{Subscribe: func(context.Context, *server.Call, string) error { return nil }}})
 			server.AddTool(s, "hi", "", sayHi)
 			server.AddPrompt(s, "p", "", givePrompt)
 			server.AddResource(s, "x:one", "one", readText)
@@ -164,7 +164,7 @@ func (b *failingBus) Subscribe(receive func([]byte)) (func(), error) {
 }
 
 func TestStartFailsWithoutBus(t *testing.T) {
-	s := server.New("s", "1", &server.Config{Shared: server.Shared{Bus: &failingBus{}}, Logger: slog.New(slog.DiscardHandler)})
+	s := server.New("s", "1", &server.Options{Shared: server.Shared{Bus: &failingBus{}}, Logger: slog.New(slog.DiscardHandler)})
 	defer s.Close()
 	if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "no connection") {
 		t.Errorf("Start: %v", err)

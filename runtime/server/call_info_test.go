@@ -66,7 +66,7 @@ func TestCallDescribesRequest(t *testing.T) {
 		}, known},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newServer(t, server.Config{})
+			s := newServer(t, server.Options{})
 			server.AddTool(s, "info", "", infoTool)
 			web := httptest.NewServer(test.handler(s))
 			t.Cleanup(web.Close)
@@ -75,7 +75,7 @@ func TestCallDescribesRequest(t *testing.T) {
 				Info:    mcp.Implementation{Name: "host", Version: "1"},
 				Input:   client.Input{Sample: func(context.Context, *client.SampleRequest) (*mcp.CreateMessageResult, error) { return nil, nil }},
 				HTTP:    streamable.ClientOptions{Options: httpclient.Options{Header: http.Header{"Tenant": {"acme"}, "User": {"ann"}}}},
-				Session: session.Config{Revisions: session.Revisions()},
+				Session: session.Options{Revisions: session.Revisions()},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -89,7 +89,7 @@ func TestCallDescribesRequest(t *testing.T) {
 		})
 	}
 	t.Run("in memory", func(t *testing.T) {
-		s := newServer(t, server.Config{Session: session.Config{Principal: "ann"}})
+		s := newServer(t, server.Options{Session: session.Options{Principal: "ann"}})
 		server.AddTool(s, "info", "", infoTool)
 		c := connect(t, s, clientConfig{revision: "2025-06-18"})
 		result, _ := c.call("tools/call", `{"name":"info"}`)
@@ -103,7 +103,7 @@ func TestCallDescribesRequest(t *testing.T) {
 				return next(ctx, copied)
 			}
 		}
-		s := newServer(t, server.Config{Session: session.Config{Hooks: session.Hooks{Receiving: []session.Middleware{replace}}}})
+		s := newServer(t, server.Options{Session: session.Options{Hooks: session.Hooks{Receiving: []session.Middleware{replace}}}})
 		server.AddTool(s, "info", "", infoTool)
 		result, _ := connect(t, s, clientConfig{}).call("tools/call", `{"name":"info","_meta":{"trace":"t1"}}`)
 		equalJSON(t, "info", jsonOf(callInfo{Client: "client", Revision: "2025-11-25", Trace: `"t2"`}), text(t, result))

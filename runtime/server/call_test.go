@@ -58,7 +58,7 @@ func clientCapabilities(t *testing.T, capabilities string) (c mcp.ClientCapabili
 // an error.
 func callTool(t *testing.T, with clientConfig, f func(ctx context.Context, c *server.Call) (string, error)) string {
 	t.Helper()
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) { return f(ctx, c) })
 	c := connect(t, s, with)
 	result, code := c.call("tools/call", `{"name":"do"}`)
@@ -314,7 +314,7 @@ func TestInputRequestsNeedDeclaredCapabilities(t *testing.T) {
 // Proves ELIC-07, ELIC-09, ELIC-16, ELIC-18, SDK-15.
 func TestElicitURL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, server.Config{Session: session.Config{Principal: "ada"}})
+		s := newServer(t, server.Options{Session: session.Options{Principal: "ada"}})
 		server.AddTool(s, "visit", "", func(ctx context.Context, c *server.Call, in struct{ Page, ID string }) (string, error) {
 			action, err := c.ElicitURL(ctx, "Log in.", in.Page, in.ID)
 			return string(action), err
@@ -419,7 +419,7 @@ func TestElicitURLKeepsCredentialsFromClient(t *testing.T) {
 
 // Proves ELIC-11, ELIC-18, SDK-15.
 func TestRequireURL(t *testing.T) {
-	s := newServer(t, server.Config{Session: session.Config{Principal: "ada"}})
+	s := newServer(t, server.Options{Session: session.Options{Principal: "ada"}})
 	server.AddTool(s, "files", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 		return "", c.RequireURL(ctx, "Log in.", "https://example.com/login", "one")
 	})
@@ -498,7 +498,7 @@ func TestInputRequestsTimeOut(t *testing.T) {
 	} {
 		for _, tt := range []struct{ limit, want time.Duration }{{0, boundary.DefaultInputTimeout}, {time.Second, time.Second}, {-1, time.Hour}} {
 			synctest.Test(t, func(t *testing.T) {
-				s := newServer(t, server.Config{Limits: server.Limits{InputTimeout: tt.limit}})
+				s := newServer(t, server.Options{Limits: server.Limits{InputTimeout: tt.limit}})
 				var err error
 				server.AddTool(s, "ask", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 					ctx, cancel := context.WithTimeout(ctx, time.Hour)
@@ -527,7 +527,7 @@ func TestInputRequestsTimeOut(t *testing.T) {
 
 // Proves SAMP-10.
 func TestSampleLimitsToolRounds(t *testing.T) {
-	s := newServer(t, server.Config{Limits: server.Limits{ToolRounds: 3}})
+	s := newServer(t, server.Options{Limits: server.Limits{ToolRounds: 3}})
 	text := func(role mcp.Role, blocks ...mcp.SamplingMessageContentBlock) mcp.SamplingMessage {
 		return mcp.SamplingMessage{Role: role, Content: mcp.SamplingContent{Items: blocks}}
 	}
@@ -558,7 +558,7 @@ func TestSampleLimitsToolRounds(t *testing.T) {
 func TestRootsAreCachedUntilTheyChange(t *testing.T) {
 	for _, announced := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newServer(t, server.Config{})
+			s := newServer(t, server.Options{})
 			server.AddTool(s, "roots", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 				roots, err := c.Roots(ctx)
 				if err == nil && len(roots) == 1 {
@@ -627,7 +627,7 @@ func TestSampleChecksToolCallsAndResults(t *testing.T) {
 		if sent := len(client.received) > 0; sent != tt.valid {
 			t.Errorf("%s: sent %v", tt.messages, sent)
 		}
-		s := newServer(t, server.Config{})
+		s := newServer(t, server.Options{})
 		addTool(s, sample)
 		if got := connectRounds(t, s).round("tools/call", do, nil, nil); (got.state != "") != tt.valid {
 			t.Errorf("%s: input requests %v, result %s", tt.messages, got.methods, got.text)
@@ -683,7 +683,7 @@ func TestInsideAcceptsOnlyPathsInRoots(t *testing.T) {
 // Proves SDK-06, META-01.
 func TestProgressAndUnknownMeta(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, server.Config{})
+		s := newServer(t, server.Options{})
 		server.AddTool(s, "slow", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			for i := range 3 {
 				if err := c.Progress(float64(i+1), 3, "step"); err != nil {
@@ -713,7 +713,7 @@ func TestProgressAndUnknownMeta(t *testing.T) {
 // Proves SDK-14.
 func TestConfigMethodsTakePrecedence(t *testing.T) {
 	received := make(chan string, 1)
-	s := newServer(t, server.Config{
+	s := newServer(t, server.Options{
 		Features: server.Features{Methods: map[string]session.Handler{
 			"example/echo": func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 				return session.Raw(req.Params), nil
@@ -726,7 +726,7 @@ func TestConfigMethodsTakePrecedence(t *testing.T) {
 				return nil, nil
 			},
 		}},
-		Session: session.Config{
+		Session: session.Options{
 			Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 				if req.Method != "example/rest" {
 					return nil, jsonrpc.MethodNotFound(req.Method)
@@ -761,7 +761,7 @@ func TestConfigMethodsTakePrecedence(t *testing.T) {
 
 // Clients in Go send null for a nil map.
 func TestNullArgumentsCountAsAbsent(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	addTool(s, func(ctx context.Context, c *server.Call) (string, error) { return askName(ctx, c, "Who?") })
 	server.AddPrompt(s, "p", "", func(_ context.Context, _ *server.Call, args map[string]string) (string, error) {
 		return fmt.Sprint(args), nil

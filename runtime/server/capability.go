@@ -23,7 +23,7 @@ func (s *Server) initializeResult() (*mcp.InitializeResult, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("server: Config.Features.Capabilities: %w", err)
+		return nil, fmt.Errorf("server: Options.Features.Capabilities: %w", err)
 	}
 	return result, nil
 }

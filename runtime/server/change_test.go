@@ -80,7 +80,7 @@ func TestFeatureChangesAreAnnounced(t *testing.T) {
 		`{"resourceTemplates":[{"name":"x","uriTemplate":"x://{y}"}]}`, `{"resourceTemplates":[{"name":"x","uriTemplate":"x://{y}","title":"T"}]}`,
 	}} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newServer(t, server.Config{Features: server.Features{Capabilities: all}})
+			s := newServer(t, server.Options{Features: server.Features{Capabilities: all}})
 			c := connect(t, s, clientConfig{})
 			c.expect(tt.list, "", tt.none)
 			total := 0
@@ -113,7 +113,7 @@ func TestFeatureChangesAreAnnounced(t *testing.T) {
 }
 
 func TestInvalidChangeKeepsFeature(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	h := server.AddTool(s, "x", "", sayHi)
 	if err := h.Change(func(d *mcp.Tool) { d.Name = "y" }); err == nil {
 		t.Error("the name was changed")
@@ -139,7 +139,7 @@ func TestDebounceMergesNotices(t *testing.T) {
 		want     int
 	}{{0, 10}, {time.Second, 1}} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newServer(t, server.Config{Features: server.Features{Debounce: tt.debounce}})
+			s := newServer(t, server.Options{Features: server.Features{Debounce: tt.debounce}})
 			server.AddTool(s, "hi", "", sayHi)
 			server.AddResource(s, "test://a", "a", readText)
 			time.Sleep(time.Minute)
@@ -172,7 +172,7 @@ func TestDebounceMergesNotices(t *testing.T) {
 
 // Proves PAGE-01, PAGE-05.
 func TestListsArePaged(t *testing.T) {
-	s := newServer(t, server.Config{Features: server.Features{PageSize: 3}})
+	s := newServer(t, server.Options{Features: server.Features{PageSize: 3}})
 	var want []string
 	for i := range 9 {
 		want = append(want, fmt.Sprint("tool", i))
@@ -206,7 +206,7 @@ func TestListsArePaged(t *testing.T) {
 //
 // Proves PAGE-01.
 func TestAllListsArePaged(t *testing.T) {
-	s := newServer(t, server.Config{Features: server.Features{PageSize: 2}})
+	s := newServer(t, server.Options{Features: server.Features{PageSize: 2}})
 	get := func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil }
 	for _, name := range []string{"a", "b", "c", "d"} {
 		server.AddTool(s, name, "", sayHi)
@@ -239,7 +239,7 @@ func TestAllListsArePaged(t *testing.T) {
 
 // Cursors work for names with any characters.
 func TestPagesOfUnusualNames(t *testing.T) {
-	s := newServer(t, server.Config{Features: server.Features{PageSize: 1}})
+	s := newServer(t, server.Options{Features: server.Features{PageSize: 1}})
 	want := []string{"a", "a\x00b", "a\x00b\x00", "\u00e9", "\u65e5"}
 	for _, name := range want {
 		server.AddPrompt(s, name, "", func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil })
@@ -266,7 +266,7 @@ func TestPagesOfUnusualNames(t *testing.T) {
 func TestCursorsOfListCallbacksCannotBeForged(t *testing.T) {
 	var cursors []string
 	open := func(key string) *testClient {
-		s := newServer(t, server.Config{Shared: server.Shared{CursorKey: []byte(key)}})
+		s := newServer(t, server.Options{Shared: server.Shared{CursorKey: []byte(key)}})
 		server.AddTemplate(s, "x://{n}", "x", readText, server.ListFunc(func(_ context.Context, _ *server.Call, cursor string) ([]mcp.Resource, string, error) {
 			cursors = append(cursors, cursor)
 			return []mcp.Resource{{Name: "r", URI: "x://1"}}, "next", nil
@@ -295,7 +295,7 @@ func TestCursorsOfListCallbacksCannotBeForged(t *testing.T) {
 
 func TestFeaturesChangeFromManyGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, server.Config{})
+		s := newServer(t, server.Options{})
 		server.AddTool(s, "hi", "", sayHi)
 		c := connect(t, s, clientConfig{})
 		for i := range 20 {

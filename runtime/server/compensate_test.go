@@ -130,7 +130,7 @@ func TestFailedCallIsUndone(t *testing.T) {
 				}
 				booked := []string{"train", "hotel", "bike", "undo bike", "undo hotel", "undo train"}
 				x = newEffects(t)
-				s := newServer(t, server.Config{})
+				s := newServer(t, server.Options{})
 				addTool(s, handler)
 				c := connect(t, s, clientConfig{capabilities: clientCapabilities(t, everyInput), handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 					return session.Raw(respondToAll(req.Method, string(req.Params))), nil
@@ -382,7 +382,7 @@ func TestEachUndoHasDayOfItsProcess(t *testing.T) {
 func TestHangingUndoOfPlainCallDelaysOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newEffects(t)
-		s := newServer(t, server.Config{})
+		s := newServer(t, server.Options{})
 		addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
 			if err := server.Compensate(ctx, c, "train", x.takesSecond("train")); err != nil {
 				return "", err
@@ -459,7 +459,7 @@ func TestFailedTaskHasOutcomeOfFirstFailure(t *testing.T) {
 					x := newEffects(t)
 					var reopened atomic.Bool
 					runs := 0
-					cfg := server.Config{Tasks: task.Config{TTL: task.TTL{Default: 24 * time.Hour}}}
+					cfg := server.Options{Tasks: task.Options{TTL: task.TTL{Default: 24 * time.Hour}}}
 					cfg.Session.Principal = "ada"
 					store := memory.New()
 					start := func() (*server.Server, *task.Manager) {
@@ -973,7 +973,7 @@ func TestCancelledPlainCallIsUndone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newEffects(t)
 		begun := make(chan struct{})
-		s := newServer(t, server.Config{})
+		s := newServer(t, server.Options{})
 		addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
 			if err := x.book(ctx, c, "train"); err != nil {
 				return "", err
@@ -1121,7 +1121,7 @@ func TestCallWhoseResultCannotBeSentIsUndone(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		x := newEffects(t)
-		s := newServer(t, server.Config{})
+		s := newServer(t, server.Options{})
 		server.AddPrompt(s, "p", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			return latin1, x.book(ctx, c, "prompt")
 		})

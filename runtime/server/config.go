@@ -20,10 +20,10 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// Config configures a [Server]. Its zero value is useful. A number that is zero means the default,
+// Options configures a [Server]. Its zero value is useful. A number that is zero means the default,
 // and a negative one is an error of [Server.Start] that names the field; [NoLimit] means no limit
 // where the field says so.
-type Config struct {
+type Options struct {
 	// Info is the server info of the handshake, such as the title and icons. [New] sets its Name
 	// and Version, which must be empty or equal to the arguments of New.
 	Info mcp.Implementation
@@ -44,7 +44,7 @@ type Config struct {
 	// Session is the configuration of each session. Its Handler receives the requests and
 	// notifications that the server does not handle. If its Revisions has only revisions with
 	// sessions, the server serves no others.
-	Session session.Config
+	Session session.Options
 
 	// Tasks configures the tasks that clients create. With a Store, [Server.Start] makes a
 	// [task.Manager] and recovers unfinished tasks, and the server declares tasks in sessions and the
@@ -58,7 +58,7 @@ type Config struct {
 	// Recovery.Recover and Limits.Tool are called for tasks whose tool the server does not have; see
 	// [MaxRunning] for the others. Without Recovery.Recover, a name in Member.Tools that is not a tool
 	// of the server is logged as a warning.
-	Tasks task.Config
+	Tasks task.Options
 
 	// Logger receives events that are not reported to the client. If it is nil, the Logger of
 	// Session is used. If that is nil too, warnings and errors, such as panics of handlers, go to
@@ -66,7 +66,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Features are the parts of a [Config] that describe and restrict what a server offers.
+// Features are the parts of an [Options] that describe and restrict what a server offers.
 type Features struct {
 	// Types are the schemas of Go types, wherever the server infers schemas: of arguments and
 	// output of tools, of arguments of prompts, and of the forms of [Elicit]. See [DefineType].
@@ -251,7 +251,7 @@ type Shared struct {
 	CursorKey []byte
 }
 
-// Defaults of [Config].
+// Defaults of [Options].
 const (
 	defaultLogRate              = 1000
 	defaultMaxState             = 64 << 10
@@ -262,7 +262,7 @@ const (
 
 // complete sets the name and the version of the server, and the defaults of all fields. It replaces
 // each invalid value by the default and returns an error for it.
-func (cfg *Config) complete(name, version string) []error {
+func (cfg *Options) complete(name, version string) []error {
 	faults := boundary.Faults{Package: "server"}
 	for _, member := range []struct {
 		name  string
@@ -273,13 +273,13 @@ func (cfg *Config) complete(name, version string) []error {
 		case member.value == "":
 			faults.Add(fmt.Errorf("server: empty %s", member.name))
 		case *member.own != "" && *member.own != member.value:
-			faults.Add(fmt.Errorf("server: %s %q differs from %q in Config.Info", member.name, member.value, *member.own))
+			faults.Add(fmt.Errorf("server: %s %q differs from %q in Options.Info", member.name, member.value, *member.own))
 		}
 		*member.own = member.value
 	}
 	if invalid := schemas.CheckDefinitions(definitions(cfg.Features.Types)); len(invalid) > 0 {
 		for _, mistake := range invalid {
-			faults.Add(fmt.Errorf("server: Config.Features.Types: %w", mistake))
+			faults.Add(fmt.Errorf("server: Options.Features.Types: %w", mistake))
 		}
 		cfg.Features.Types = nil
 	}
@@ -312,7 +312,7 @@ func (cfg *Config) complete(name, version string) []error {
 		cfg.Features.LogLevel = mcp.LoggingLevelInfo
 	}
 	if invalid := cfg.Session.Internals(boundary.Caller{}).Check(); invalid != nil {
-		faults.Add(fmt.Errorf("server: Config.Session: %w", invalid))
+		faults.Add(fmt.Errorf("server: Options.Session: %w", invalid))
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = cfg.Session.Logger

@@ -26,7 +26,7 @@ func TestConfirm(t *testing.T) {
 					return fmt.Sprint(ok, " ", action), err
 				})
 				c := servertest.Connect(t, s, &client.Options{
-					Session: session.Config{Revisions: revisions},
+					Session: session.Options{Revisions: revisions},
 					Input: client.Input{Fill: func(ctx context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
 						if f.RequestedSchema.Properties == nil || len(f.Fields) > 0 {
 							t.Errorf("form %q: properties are %v, want an empty object", f.Message, f.RequestedSchema.Properties)

@@ -52,7 +52,7 @@ func TestDefaultsReplaceAbsentMembers(t *testing.T) {
 		P *options       `json:"p,omitempty"`
 		N *int           `json:"é,omitempty"`
 	}
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	addEcho[arguments](t, s, "x", `{"type":"object","properties":{
 		"o":{"type":"object","default":{"a":1,"b":2}},
 		"m":{"type":"object","default":{"x":1}},
@@ -90,7 +90,7 @@ func TestDefaultsOfNestedMembers(t *testing.T) {
 		Shape shape `json:"shape,omitzero"`
 		Whole shape `json:"whole" default:"{\"center\":{},\"color\":\"blue\"}"`
 	}
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	server.AddTool(s, "x", "", func(_ context.Context, _ *server.Call, in drawing) (string, error) {
 		out, err := codec.Marshal(value.Of(in))
 		return string(out), err
@@ -116,7 +116,7 @@ func TestDefaultsFollowSchemaChange(t *testing.T) {
 	type in struct {
 		N int `json:"n,omitempty"`
 	}
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	h := addEcho[in](t, s, "x", `{"type":"object","properties":{"n":{"type":"integer","default":1}}}`)
 	c := connect(t, s, clientConfig{})
 	for _, tt := range []struct{ schema, want string }{
@@ -150,7 +150,7 @@ func TestDefaultsMustComplyWithSchema(t *testing.T) {
 		L []element       `json:"l,omitempty"`
 		M map[int]element `json:"m,omitempty"`
 	}
-	rejecting := newServer(t, server.Config{}) // does not start, because it records the mistakes
+	rejecting := newServer(t, server.Options{}) // does not start, because it records the mistakes
 	for schema, want := range map[string]string{
 		`{"type":"object","properties":{"n":{"type":"integer","default":"abc"}}}`:                                `default of "n" does not comply with its schema: got string, want integer`,
 		`{"type":"object","properties":{"n":{"type":"integer","maximum":5,"default":99}}}`:                       `default of "n" does not comply with its schema: `,
@@ -166,7 +166,7 @@ func TestDefaultsMustComplyWithSchema(t *testing.T) {
 		}
 	}
 	// Valid defaults may not comply together with the arguments of the client.
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	addEcho[in](t, s, "y", `{"type":"object","properties":{"n":{"type":"integer","default":1},"a":{"type":"string"}},"maxProperties":1}`)
 	c := connect(t, s, clientConfig{})
 	if got := echoed(t, c, "y", `{"a":"x"}`); !strings.HasPrefix(got, "With the defaults of absent members, the arguments do not comply") {
@@ -179,7 +179,7 @@ func TestDefaultsMustComplyWithSchema(t *testing.T) {
 
 // A raw tool receives the arguments as the client has sent them.
 func TestRawToolsHaveNoDefaults(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	s.AddRawTool(mcp.Tool{Name: "x", InputSchema: inputSchema(t, `{"type":"object","properties":{"n":{"default":1}}}`)},
 		func(_ context.Context, _ *server.Call, arguments json.RawMessage) (*mcp.CallToolResult, error) {
 			return server.Text(string(arguments)), nil

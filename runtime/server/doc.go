@@ -92,12 +92,12 @@
 //
 // # Tasks
 //
-// With [Config].Tasks.Store, calls of tools with the option [Durable] or [Tasks] can be tasks,
+// With [Options].Tasks.Store, calls of tools with the option [Durable] or [Tasks] can be tasks,
 // which run without a connection. [Server.Start] recovers the tasks that are in the store: it runs
 // the functions of durable tools again.
 //
 // In a session, the client asks for a task. It can list its tasks if the session has a principal;
-// see [session.Config] and [streamable.HandlerOptions].
+// see [session.Options] and [streamable.HandlerOptions].
 //
 // In revisions without sessions, the server decides, if the client has declared the Tasks extension
 // (io.modelcontextprotocol/tasks) with the request. A call that has not finished after a time
@@ -111,9 +111,9 @@
 //
 // # Limits
 //
-// [Config] limits the work and the memory that a client can cause: the length of URIs, the number
+// [Options] limits the work and the memory that a client can cause: the length of URIs, the number
 // and the bytes of subscriptions, calls and log messages per second, how long the client may take
-// to respond to an input request, and the rounds of tool calls in a conversation. [session.Config]
+// to respond to an input request, and the rounds of tool calls in a conversation. [session.Options]
 // limits the length of messages and the number of concurrent requests. Arguments and output are
 // rejected if validation takes more than a million steps, plus 8 for each byte. A schema that
 // refers to itself in several branches can reach this limit with a few levels of nesting.

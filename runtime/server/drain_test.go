@@ -30,7 +30,7 @@ func takes(d time.Duration) func(context.Context, *server.Call, struct{}) (strin
 	}
 }
 
-// During Shutdown, the work of tasks has the time of Config.Limits.Drain to finish. Sessions end
+// During Shutdown, the work of tasks has the time of Options.Limits.Drain to finish. Sessions end
 // meanwhile.
 func TestTasksFinishDuringShutdown(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -44,7 +44,7 @@ func TestTasksFinishDuringShutdown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := memory.New()
-				s, _ := withTasksOf(t, server.Config{Limits: server.Limits{Drain: tt.drain}}, store, func(s *server.Server) {
+				s, _ := withTasksOf(t, server.Options{Limits: server.Limits{Drain: tt.drain}}, store, func(s *server.Server) {
 					server.AddTool(s, "slow", "", takes(time.Minute), server.Tasks(receiver.Support{Mode: mcp.TaskSupportOptional}))
 				})
 				c := connect(t, s, clientConfig{})
@@ -74,14 +74,14 @@ func TestShutdownHandsTasksOver(t *testing.T) {
 		add := func(s *server.Server) {
 			server.AddTool(s, "slow", "", takes(time.Minute), server.Durable(), server.MaxRunning(1))
 		}
-		first, _ := withTasksOf(t, server.Config{Limits: server.Limits{Drain: 10 * time.Second}}, f.Store(), add)
+		first, _ := withTasksOf(t, server.Options{Limits: server.Limits{Drain: 10 * time.Second}}, f.Store(), add)
 		c := connect(t, first, clientConfig{})
 		var ids []string
 		for range 2 { // the second one is queued
 			created, _ := c.call("tools/call", `{"name":"slow","task":{}}`)
 			ids = append(ids, taskID(t, created))
 		}
-		second, m := withTasksOf(t, server.Config{}, f.Store(), add)
+		second, m := withTasksOf(t, server.Options{}, f.Store(), add)
 		synctest.Wait()
 		began := time.Now()
 		go first.Shutdown(context.Background()) // ends with the drain
@@ -121,12 +121,12 @@ func TestProcessDiesBetweenPromotionAndFirstStep(t *testing.T) {
 			}
 		}
 		end := make(chan struct{})
-		front, _ := withTasksOf(t, server.Config{}, dyingStore{f.Store(), end}, add(0))
+		front, _ := withTasksOf(t, server.Options{}, dyingStore{f.Store(), end}, add(0))
 		t.Cleanup(func() { close(end) }) // before the server is closed
 		c := connectModern(t, front)
 		c.start("tools/call", `{"name":"do"}`, withExtension)
 		synctest.Wait()
-		_, m := withTasksOf(t, server.Config{}, f.Store(), add(1))
+		_, m := withTasksOf(t, server.Options{}, f.Store(), add(1))
 		time.Sleep(time.Hour / 2)
 		var ids []string
 		for r, err := range f.Store().Scan(t.Context()) {
@@ -192,7 +192,7 @@ func TestSelectMovesInDrain(t *testing.T) {
 						return chosen, err
 					}, server.Durable())
 				}
-				cfg := server.Config{Limits: server.Limits{Drain: time.Hour}, Session: session.Config{Principal: "ada"}}
+				cfg := server.Options{Limits: server.Limits{Drain: time.Hour}, Session: session.Options{Principal: "ada"}}
 				cfg.Tasks.TTL.Default = 24 * time.Hour
 				first, _ := withTasksOf(t, cfg, f.Store(), add)
 				cfg.Tasks.Member.Tools = []string{}
@@ -224,7 +224,7 @@ func TestSelectMovesInDrain(t *testing.T) {
 }
 
 func TestNegativeDrain(t *testing.T) {
-	if err := server.New("s", "1", &server.Config{Limits: server.Limits{Drain: -1}}).Err(); err == nil || !strings.HasSuffix(err.Error(), "server: negative Limits.Drain (-1ns)") {
+	if err := server.New("s", "1", &server.Options{Limits: server.Limits{Drain: -1}}).Err(); err == nil || !strings.HasSuffix(err.Error(), "server: negative Limits.Drain (-1ns)") {
 		t.Errorf("got %v", err)
 	}
 }

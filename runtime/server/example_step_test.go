@@ -116,7 +116,7 @@ func callInRounds(s *server.Server, tool string) {
 // The tool waits for a payment, which the webhook of a bank reports, for at most a week.
 func ExampleSelect() {
 	ctx := context.Background()
-	s := server.New("shop", "1", &server.Config{Tasks: task.Config{Store: store.New()}}) // or a bolt store, to survive
+	s := server.New("shop", "1", &server.Options{Tasks: task.Options{Store: store.New()}}) // or a bolt store, to survive
 	defer s.Close()
 	invoices := make(chan string, 1) // the bank
 	server.AddTool(s, "order", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {

@@ -109,7 +109,7 @@ func ExampleAddTool() {
 
 func ExampleDurable() {
 	ctx := context.Background()
-	s := server.New("kitchen", "1", &server.Config{Tasks: task.Config{Store: store.New()}}) // or a bolt store, to survive
+	s := server.New("kitchen", "1", &server.Options{Tasks: task.Options{Store: store.New()}}) // or a bolt store, to survive
 	defer s.Close()
 	type order struct {
 		Dish string `json:"dish"`
@@ -277,7 +277,7 @@ func ExampleAddResource() {
 // This server runs over HTTP, with a session for each client.
 func ExampleServer_Handler() {
 	ctx := context.Background()
-	s := server.New("greeter", "1", &server.Config{Instructions: "Be polite."})
+	s := server.New("greeter", "1", &server.Options{Instructions: "Be polite."})
 	defer s.Close()
 	handler, err := s.Handler(nil)
 	if err != nil {
@@ -363,8 +363,8 @@ func ExampleConfig() {
 			return next(ctx, req)
 		}
 	}
-	s := server.New("counter", "1", &server.Config{
-		Session: session.Config{Hooks: session.Hooks{Receiving: []session.Middleware{count}}},
+	s := server.New("counter", "1", &server.Options{
+		Session: session.Options{Hooks: session.Hooks{Receiving: []session.Middleware{count}}},
 		Features: server.Features{Methods: map[string]session.Handler{"example.com/add": server.Method(func(_ context.Context, _ *server.Call, p pair) (sum, error) {
 			return sum{p.A + p.B}, nil
 		})}},
@@ -468,7 +468,7 @@ func ExampleCall_SampleTask() {
 		return result.Content.Items[0].(*mcp.TextContent).Text, nil
 	})
 
-	tasks, err := task.New(ctx, task.Config{Store: store.New()})
+	tasks, err := task.New(ctx, task.Options{Store: store.New()})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -25,7 +25,7 @@ func ModernState(s *Server) string {
 }
 
 // Open is [Server.Serve] with a function that opens the session, and without persisted state.
-func Open(s *Server, open func(*mcp.InitializeResult, *session.Config) *session.Session) (*session.Session, error) {
+func Open(s *Server, open func(*mcp.InitializeResult, *session.Options) *session.Session) (*session.Session, error) {
 	if err := s.Start(context.Background()); err != nil {
 		return nil, err
 	}

@@ -111,7 +111,7 @@ func weatherClient(revisions ...mcp.Revision) (*client.Options, chan string) {
 			return nil
 		})
 	}
-	o := &client.Options{Session: session.Config{Revisions: revisions}, Features: client.Features{Methods: map[string]session.Handler{}}}
+	o := &client.Options{Session: session.Options{Revisions: revisions}, Features: client.Features{Methods: map[string]session.Handler{}}}
 	o.Features.Capabilities.Extensions = json.RawMessage(`{"` + weatherID + `":{}}`)
 	for _, name := range []string{"now", "changed", "places_changed"} {
 		o.Features.Methods["notifications/weather/"+name] = note(name)
@@ -234,7 +234,7 @@ func expect(t *testing.T, got chan string, want string) {
 // limit of subscriptions.
 func TestStandingRequests(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newServer(t, server.Config{Limits: server.Limits{Subscriptions: 4}})
+		s := newServer(t, server.Options{Limits: server.Limits{Subscriptions: 4}})
 		must(0, (&weather{closed: make(chan struct{}, 2)}).extend(s))
 		c := connectModern(t, s)
 		const declared = `{"extensions":{"com.example/weather":{}}}`
@@ -258,7 +258,7 @@ func TestStandingRequests(t *testing.T) {
 // Subscriptions of extensions count what they name.
 func TestSubscriptionsOfExtensionsAreLimited(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newServer(t, server.Config{Limits: server.Limits{Subscriptions: 4}})
+		s := newServer(t, server.Options{Limits: server.Limits{Subscriptions: 4}})
 		must(0, (&weather{closed: make(chan struct{}, 2)}).extend(s))
 		c := connectModern(t, s)
 		listen := func(places string) string {
@@ -283,14 +283,14 @@ func TestSubscriptionsOfExtensionsAreLimited(t *testing.T) {
 // revision.
 func TestListsOfExtensionsAreForTheirClients(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newServer(t, server.Config{})
+		s := newServer(t, server.Options{})
 		must(0, s.Extend(server.Extension{ID: "a/negotiated", Negotiated: true, Lists: map[string]string{"n": "notifications/n"}}))
 		must(0, s.Extend(server.Extension{ID: "a/late", Since: mcp.Revision20260728, Lists: map[string]string{"l": "notifications/l"}}))
 		must(0, s.Extend(server.Extension{ID: "a/open", Lists: map[string]string{"o": "notifications/o"}}))
 		must(0, s.Extend(server.Extension{ID: "a/off", Lists: map[string]string{"off": "notifications/off"},
 			Offered: func(declared *mcp.ServerCapabilities) bool { return declared.Tools != nil }}))
 		got := make(chan string, 10)
-		o := &client.Options{Session: session.Config{Revisions: []mcp.Revision{mcp.Revision20251125}}, Features: client.Features{Methods: map[string]session.Handler{}}}
+		o := &client.Options{Session: session.Options{Revisions: []mcp.Revision{mcp.Revision20251125}}, Features: client.Features{Methods: map[string]session.Handler{}}}
 		for _, name := range []string{"n", "l", "o", "off"} {
 			o.Features.Methods["notifications/"+name] = client.Notification(func(context.Context, struct{}) error { got <- name; return nil })
 		}
@@ -316,7 +316,7 @@ func TestListsOfExtensionsPassTheBus(t *testing.T) {
 		bus := &memoryBus{}
 		var servers []*server.Server
 		for range 2 {
-			s := newServer(t, server.Config{Shared: server.Shared{Bus: bus}})
+			s := newServer(t, server.Options{Shared: server.Shared{Bus: bus}})
 			must(0, s.Extend(server.Extension{ID: "a/open", Lists: map[string]string{"o": "notifications/o"}}))
 			servers = append(servers, s)
 		}

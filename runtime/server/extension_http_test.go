@@ -102,7 +102,7 @@ func TestOneToolServesCallsAndTasksOfBothEras(t *testing.T) {
 	defer h.Close()
 	web := httptest.NewServer(h)
 	defer web.Close()
-	sessions := &client.Options{Session: session.Config{Revisions: session.Revisions()}}
+	sessions := &client.Options{Session: session.Options{Revisions: session.Revisions()}}
 	over, err := client.Dial(t.Context(), web.URL, sessions)
 	if err != nil {
 		t.Fatal(err)

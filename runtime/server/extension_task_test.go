@@ -130,7 +130,7 @@ func TestExtensionIsDeclaredToModernClientsOnly(t *testing.T) {
 		}
 	})
 	inBubble(t, func(t *testing.T) {
-		s, _ := withTasksOf(t, server.Config{Features: server.Features{Capabilities: func(c *mcp.ServerCapabilities) { c.Tasks = nil }}}, memory.New(), taskTools)
+		s, _ := withTasksOf(t, server.Options{Features: server.Features{Capabilities: func(c *mcp.ServerCapabilities) { c.Tasks = nil }}}, memory.New(), taskTools)
 		c := connectModern(t, s)
 		if got := c.result("server/discover", `{}`, ""); part(got, "capabilities", "extensions") != "" {
 			t.Errorf("got %s", got)
@@ -364,7 +364,7 @@ func TestInputOfTasksInBothEras(t *testing.T) {
 // Proves XTASK-63 and XTASK-64.
 func TestExtensionTasksBelongToPrincipal(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s, m := withTasksOf(t, server.Config{}, memory.New(), taskTools)
+		s, m := withTasksOf(t, server.Options{}, memory.New(), taskTools)
 		ann, bob := connectModern(t, s), connectModern(t, s)
 		ann.ctx, bob.ctx = transport.WithPrincipal(t.Context(), "ann"), transport.WithPrincipal(t.Context(), "bob")
 		id := ann.startTask("order", `{"dish":"soup"}`)
@@ -394,7 +394,7 @@ func TestExtensionTasksBelongToPrincipal(t *testing.T) {
 // Proves XTASK-21 and XTASK-31.
 func TestExtensionTaskIsReadableFromCreationToExpiry(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s, _ := withTasksOf(t, server.Config{Tasks: task.Config{TTL: task.TTL{Default: time.Minute}}}, memory.New(), taskTools)
+		s, _ := withTasksOf(t, server.Options{Tasks: task.Options{TTL: task.TTL{Default: time.Minute}}}, memory.New(), taskTools)
 		c := connectModern(t, s)
 		id := c.startTask("hi", `{}`)
 		time.Sleep(time.Minute - time.Millisecond)
@@ -406,7 +406,7 @@ func TestExtensionTaskIsReadableFromCreationToExpiry(t *testing.T) {
 		c.fails("tasks/get", `{"taskId":"`+id+`"}`, withExtension, jsonrpc.CodeInvalidParams, "expired")
 	})
 	inBubble(t, func(t *testing.T) {
-		s, _ := withTasksOf(t, server.Config{Tasks: task.Config{TTL: task.TTL{Unlimited: true}, Updates: task.Updates{Poll: -1}}}, memory.New(), taskTools)
+		s, _ := withTasksOf(t, server.Options{Tasks: task.Options{TTL: task.TTL{Unlimited: true}, Updates: task.Updates{Poll: -1}}}, memory.New(), taskTools)
 		c := connectModern(t, s)
 		if got := c.task(c.startTask("hi", `{}`)); part(got, "ttlMs") != "null" || part(got, "pollIntervalMs") != "" {
 			t.Errorf("got %s", got)
@@ -475,7 +475,7 @@ func (c *modernClient) changes(method, params string) []string {
 // Proves XTASK-45, XTASK-46, XTASK-47, XTASK-48, XTASK-49 and XTASK-64.
 func TestListenReportsTasks(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s, _ := withTasksOf(t, server.Config{}, memory.New(), taskTools)
+		s, _ := withTasksOf(t, server.Options{}, memory.New(), taskTools)
 		ann, bob := connectModern(t, s), connectModern(t, s)
 		ann.ctx, bob.ctx = transport.WithPrincipal(t.Context(), "ann"), transport.WithPrincipal(t.Context(), "bob")
 		order, hang, done, foreign := ann.startTask("order", `{"dish":"soup"}`), ann.startTask("hang", `{}`), ann.startTask("hi", `{}`), bob.startTask("hang", `{}`)
@@ -620,7 +620,7 @@ func TestExtensionTaskAsksToVisitPage(t *testing.T) {
 // Each task in a subscription counts towards the limits of the principal.
 func TestWatchedTasksAreLimited(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s, _ := withTasksOf(t, server.Config{Limits: server.Limits{Subscriptions: 3}}, memory.New(), taskTools)
+		s, _ := withTasksOf(t, server.Options{Limits: server.Limits{Subscriptions: 3}}, memory.New(), taskTools)
 		c := connectModern(t, s)
 		if got, _ := c.listenTo("1", withExtension, `["a","b","c"]`); part(got, "error", "code") != "-32600" {
 			t.Errorf("got %s", got)

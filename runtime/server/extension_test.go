@@ -15,7 +15,7 @@ import (
 
 // The functions of DefineToolFor run in order, on a copy, and cannot change the name.
 func TestToolIsDescribedForItsCaller(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	describe := func(c *server.Call, def *mcp.Tool) {
 		def.Name, def.Title, def.Description = "changed", new("for "+c.ClientInfo().Name), new("Own.")
 	}
@@ -31,7 +31,7 @@ func TestToolIsDescribedForItsCaller(t *testing.T) {
 }
 
 func TestExtensionsAreDeclared(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	for _, settings := range []string{`{"old":true}`, `{"a":1}`} {
 		if err := s.Extend(server.Extension{ID: "com.example/a", Settings: json.RawMessage(settings)}); err != nil {
 			t.Fatal(err)
@@ -77,7 +77,7 @@ func TestNamesOfTasksAreReserved(t *testing.T) {
 		{"tasks", ""},
 		{"mytasks/start", ""},
 	} {
-		s := server.New("s", "1", &server.Config{Features: server.Features{Methods: map[string]session.Handler{tt.method: serve}}})
+		s := server.New("s", "1", &server.Options{Features: server.Features{Methods: map[string]session.Handler{tt.method: serve}}})
 		defer s.Close()
 		got := ""
 		if err := s.Err(); err != nil {

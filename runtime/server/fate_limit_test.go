@@ -40,7 +40,7 @@ var fates = []fate{
 type fatedServer struct {
 	t     *testing.T
 	fate  fate
-	cfg   task.Config
+	cfg   task.Options
 	store *memory.Store
 	s     *server.Server
 	m     *task.Manager
@@ -48,7 +48,7 @@ type fatedServer struct {
 	calls int
 }
 
-func newFated(t *testing.T, f fate, cfg task.Config) *fatedServer {
+func newFated(t *testing.T, f fate, cfg task.Options) *fatedServer {
 	cfg.Recovery.ParkAfter, cfg.Updates.Quiet = -1, true
 	if f.parks {
 		cfg.Recovery.ParkAfter = time.Second
@@ -59,7 +59,7 @@ func newFated(t *testing.T, f fate, cfg task.Config) *fatedServer {
 }
 
 func (x *fatedServer) start() {
-	cfg := server.Config{Tasks: x.cfg, Session: session.Config{Principal: "ada"}}
+	cfg := server.Options{Tasks: x.cfg, Session: session.Options{Principal: "ada"}}
 	x.s, x.m = withTasksOf(x.t, cfg, x.store, func(s *server.Server) {
 		server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct {
 			Pad string `json:"pad,omitempty"`
@@ -118,12 +118,12 @@ func (x *fatedServer) tasks() (n int, id string) {
 // stays a plain one if it would become a task later.
 func TestLimitsHoldInEveryFate(t *testing.T) {
 	for _, f := range fates {
-		fated := func(name string, cfg task.Config, test func(t *testing.T, x *fatedServer)) {
+		fated := func(name string, cfg task.Options, test func(t *testing.T, x *fatedServer)) {
 			t.Run(f.name+", "+name, func(t *testing.T) {
 				inBubble(t, func(t *testing.T) { test(t, newFated(t, f, cfg)) })
 			})
 		}
-		fated("Limits.Tasks", task.Config{Limits: task.Limits{Tasks: 2}}, func(t *testing.T, x *fatedServer) {
+		fated("Limits.Tasks", task.Options{Limits: task.Limits{Tasks: 2}}, func(t *testing.T, x *fatedServer) {
 			x.call(0, 0)
 			x.call(0, 0)
 			x.settle()
@@ -132,7 +132,7 @@ func TestLimitsHoldInEveryFate(t *testing.T) {
 				t.Errorf("%d tasks, want 2", n)
 			}
 		})
-		fated("Limits.Bytes", task.Config{Limits: task.Limits{Bytes: 64 << 10}}, func(t *testing.T, x *fatedServer) {
+		fated("Limits.Bytes", task.Options{Limits: task.Limits{Bytes: 64 << 10}}, func(t *testing.T, x *fatedServer) {
 			x.call(40<<10, 0)
 			x.settle()
 			x.call(40<<10, 0)
@@ -144,7 +144,7 @@ func TestLimitsHoldInEveryFate(t *testing.T) {
 				t.Errorf("%d tasks, want 2", n)
 			}
 		})
-		fated("Limits.Bytes and the message", task.Config{}, func(t *testing.T, x *fatedServer) {
+		fated("Limits.Bytes and the message", task.Options{}, func(t *testing.T, x *fatedServer) {
 			before := heapInUse()
 			for range 16 {
 				x.call(0, 1<<20)
@@ -158,7 +158,7 @@ func TestLimitsHoldInEveryFate(t *testing.T) {
 				t.Errorf("16 tasks hold %d KiB", held>>10)
 			}
 		})
-		fated("Limits.Rate", task.Config{Limits: task.Limits{Rate: 0.001, Burst: 4}}, func(t *testing.T, x *fatedServer) {
+		fated("Limits.Rate", task.Options{Limits: task.Limits{Rate: 0.001, Burst: 4}}, func(t *testing.T, x *fatedServer) {
 			x.call(0, 0)
 			x.settle()
 			_, id := x.tasks()
@@ -174,7 +174,7 @@ func TestLimitsHoldInEveryFate(t *testing.T) {
 				t.Errorf("%d calls were served, want %d", served, want)
 			}
 		})
-		fated("Limits.Journal", task.Config{Limits: task.Limits{Journal: 2000}}, func(t *testing.T, x *fatedServer) {
+		fated("Limits.Journal", task.Options{Limits: task.Limits{Journal: 2000}}, func(t *testing.T, x *fatedServer) {
 			x.call(0, 0)
 			x.settle()
 			_, id := x.tasks()

@@ -81,7 +81,7 @@ func TestHeaderTag(t *testing.T) {
 // Proves M-HDR-15, M-HDR-16 and M-HDR-17.
 func TestHeaderFieldsOfModernCalls(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newServer(t, server.Config{})
+		s := newServer(t, server.Options{})
 		server.AddTool(s, "query", "", func(_ context.Context, _ *server.Call, q query) (string, error) { return fmt.Sprint(q), nil })
 		s.AddRawTool(mcp.Tool{Name: "raw", InputSchema: inputSchema(t, `{"type":"object","properties":{"a":{"type":"string","default":"d","x-mcp-header":"A"}}}`)}, func(_ context.Context, _ *server.Call, arguments json.RawMessage) (*mcp.CallToolResult, error) {
 			return server.Text(string(arguments)), nil

@@ -86,7 +86,7 @@ func TestRoundDoesNotFailGroup(t *testing.T) {
 			for range 10 { // the order of the branches is random
 				synctest.Test(t, func(t *testing.T) {
 					f := groupHandler(kinds...)
-					s := newServer(t, server.Config{})
+					s := newServer(t, server.Options{})
 					server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ map[string]any) (string, error) { return f(ctx, c) })
 					last, _ := connectRounds(t, s).finish("tools/call", do, respondToAll)
 					equal(t, "result", "done", last.text)

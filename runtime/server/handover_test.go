@@ -293,7 +293,7 @@ func TestCallThatBecomesTaskHasResponsesOfItsRounds(t *testing.T) {
 // A call stays a plain one if its results are too large for the journal of a task.
 func TestCallWithTooLargeResultsStaysPlain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s, _ := withTasksOf(t, server.Config{Tasks: task.Config{Limits: task.Limits{Journal: 1000}}}, memory.New(), func(s *server.Server) {
+		s, _ := withTasksOf(t, server.Options{Tasks: task.Options{Limits: task.Limits{Journal: 1000}}}, memory.New(), func(s *server.Server) {
 			server.AddTool(s, "large", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 				text, err := server.Step(ctx, c, "s", func(context.Context) (string, error) { return strings.Repeat("x", 1000), nil })
 				if err == nil {
@@ -332,7 +332,7 @@ func TestDurableCallIsTaskFromItsFirstOperation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				began, refused := 0, error(nil)
-				s, m := withTasksOf(t, server.Config{Tasks: task.Config{Limits: task.Limits{Tasks: 1}}}, memory.New(), func(s *server.Server) {
+				s, m := withTasksOf(t, server.Options{Tasks: task.Options{Limits: task.Limits{Tasks: 1}}}, memory.New(), func(s *server.Server) {
 					server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 						if began++; began > 1 {
 							refused = operation(ctx, c)
@@ -363,7 +363,7 @@ func TestDurableCallIsTaskFromItsFirstOperation(t *testing.T) {
 // Without the Tasks extension, the call of a durable tool stays a plain one.
 func TestDurableCallWithoutExtensionIsPlain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s, _ := withTasksOf(t, server.Config{}, memory.New(), func(s *server.Server) {
+		s, _ := withTasksOf(t, server.Options{}, memory.New(), func(s *server.Server) {
 			server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 				return server.Step(ctx, c, "s", func(context.Context) (string, error) { return "done", nil })
 			}, server.Durable())
@@ -377,7 +377,7 @@ func TestDurableCallWithoutExtensionIsPlain(t *testing.T) {
 // A call stays a plain one if the task cannot be created.
 func TestCallStaysPlainIfItCannotBecomeTask(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s, _ := withTasksOf(t, server.Config{Tasks: task.Config{Limits: task.Limits{Tasks: 1}}}, memory.New(), func(s *server.Server) {
+		s, _ := withTasksOf(t, server.Options{Tasks: task.Options{Limits: task.Limits{Tasks: 1}}}, memory.New(), func(s *server.Server) {
 			server.AddTool(s, "work", "", work, server.Tasks(receiver.Support{}))
 		})
 		c := connectModern(t, s)
@@ -403,7 +403,7 @@ func TestCallStaysPlainIfItCannotBecomeTask(t *testing.T) {
 // call has become.
 func startLongCall(t *testing.T, f func(ctx context.Context, c *server.Call) (string, error)) (c *modernClient, m *task.Manager, id string) {
 	t.Helper()
-	s, m := withTasksOf(t, server.Config{Tasks: task.Config{Recovery: task.Recovery{ParkAfter: time.Minute}}}, memory.New(), func(s *server.Server) {
+	s, m := withTasksOf(t, server.Options{Tasks: task.Options{Recovery: task.Recovery{ParkAfter: time.Minute}}}, memory.New(), func(s *server.Server) {
 		server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) { return f(ctx, c) }, server.Durable())
 	})
 	c = connectModern(t, s)
@@ -515,7 +515,7 @@ func TestManagerClosesWhileCallBecomesTask(t *testing.T) {
 					return f
 				})
 				failed := make(chan error, 1)
-				s, m := withTasksOf(t, server.Config{Tasks: task.Config{Limits: task.Limits{Running: maxRunning}}}, store, func(s *server.Server) {
+				s, m := withTasksOf(t, server.Options{Tasks: task.Options{Limits: task.Limits{Running: maxRunning}}}, store, func(s *server.Server) {
 					server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 						_, err := server.Step(ctx, c, "charge", func(context.Context) (int, error) { return 1, nil })
 						failed <- err
@@ -557,7 +557,7 @@ func TestNoOperationFollowsOneThatIsNotStored(t *testing.T) {
 			return faultstore.Fault{}
 		})
 		step := func(context.Context) (int, error) { steps++; return steps, nil }
-		s, _ := withTasksOf(t, server.Config{}, store, func(s *server.Server) {
+		s, _ := withTasksOf(t, server.Options{}, store, func(s *server.Server) {
 			server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 				limited, cancel := context.WithTimeout(ctx, time.Second)
 				defer cancel()
@@ -599,7 +599,7 @@ func TestCallThatCannotBecomeTaskIsRefused(t *testing.T) {
 					}
 					return f
 				})
-				cfg := server.Config{Tasks: task.Config{Limits: task.Limits{Tasks: row.tasks}}}
+				cfg := server.Options{Tasks: task.Options{Limits: task.Limits{Tasks: row.tasks}}}
 				s, m := withTasksOf(t, cfg, store, func(s *server.Server) {
 					server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 						_, err := server.Step(ctx, c, "charge", func(context.Context) (int, error) { return 1, nil })
@@ -645,7 +645,7 @@ func TestCallIsNotTwoTasks(t *testing.T) {
 			}
 			return f
 		})
-		s, _ := withTasksOf(t, server.Config{}, store, func(s *server.Server) {
+		s, _ := withTasksOf(t, server.Options{}, store, func(s *server.Server) {
 			server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 				return server.Step(ctx, c, "charge", func(context.Context) (string, error) {
 					count := map[mcp.TaskStatus]int{}
@@ -675,7 +675,7 @@ func TestNoStepBeginsAfterCancellationWhileCallBecomesTask(t *testing.T) {
 			}
 			return faultstore.Fault{}
 		})
-		s, _ := withTasksOf(t, server.Config{}, store, func(s *server.Server) {
+		s, _ := withTasksOf(t, server.Options{}, store, func(s *server.Server) {
 			server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 				_, err := server.Step(ctx, c, "charge", func(context.Context) (int, error) {
 					t.Error("the step began")

@@ -22,15 +22,15 @@ func TestHooksAllocateNothing(t *testing.T) {
 	through := func(next session.Handler) session.Handler {
 		return func(ctx context.Context, req *session.Request) (codec.Encoder, error) { return next(ctx, req) }
 	}
-	hooks := server.Config{
+	hooks := server.Options{
 		Middleware: server.Middleware{All: func(*server.Server) session.Middleware { return through }, Steps: []server.StepMiddleware{}},
 		Hooks:      server.Hooks{SessionOpened: func(*session.Session) {}, SessionClosed: func(*session.Session, error) {}},
-		Session: session.Config{
+		Session: session.Options{
 			Hooks: session.Hooks{Receiving: []session.Middleware{through}, Rejected: func(string, *jsonrpc.Error) {}},
 		},
 	}
 	var counts [2]float64
-	for i, cfg := range []server.Config{{}, hooks} {
+	for i, cfg := range []server.Options{{}, hooks} {
 		s := server.New("s", "1", &cfg)
 		server.AddTool(s, "step", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			return server.Step(ctx, c, "one", func(context.Context) (string, error) { return "done", nil })

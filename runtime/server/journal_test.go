@@ -25,7 +25,7 @@ import (
 // store.
 type durable struct {
 	t       *testing.T
-	cfg     server.Config
+	cfg     server.Options
 	options []server.ToolOption
 	f       func(ctx context.Context, c *server.Call) (string, error)
 	s       *server.Server
@@ -37,7 +37,7 @@ func newDurable(t *testing.T, f func(ctx context.Context, c *server.Call) (strin
 	t.Helper()
 	d := &durable{t: t, f: f, options: []server.ToolOption{server.Durable()}}
 	d.cfg.Session.Principal = "ada"
-	d.cfg.Tasks = task.Config{Recovery: task.Recovery{ParkAfter: time.Second}, TTL: task.TTL{Max: 10000 * time.Hour, Default: 10000 * time.Hour}}
+	d.cfg.Tasks = task.Options{Recovery: task.Recovery{ParkAfter: time.Second}, TTL: task.TTL{Max: 10000 * time.Hour, Default: 10000 * time.Hour}}
 	d.cfg.Tasks.Store = memory.New()
 	d.start()
 	return d
@@ -518,7 +518,7 @@ func TestStepTooLargeForJournalFailsTask(t *testing.T) {
 		d.restart()
 		id := d.call()
 		time.Sleep(time.Minute)
-		if got := d.result(id); !strings.Contains(got, "raise Config.Limits.Journal") || large != 1 || small != 0 {
+		if got := d.result(id); !strings.Contains(got, "raise Options.Limits.Journal") || large != 1 || small != 0 {
 			t.Errorf("got %q after %d and %d runs of the steps", got, large, small)
 		}
 	})
@@ -553,7 +553,7 @@ func TestSleepInPlainCalls(t *testing.T) {
 	}
 	t.Run("in a session", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			s := newServer(t, server.Config{})
+			s := newServer(t, server.Options{})
 			addTool(s, sleepAndAsk)
 			client := &scripted{respond: respondToAll}
 			c := connect(t, s, clientConfig{capabilities: clientCapabilities(t, everyInput), handler: client.serve})
@@ -566,7 +566,7 @@ func TestSleepInPlainCalls(t *testing.T) {
 	})
 	t.Run("in rounds", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			s := newServer(t, server.Config{})
+			s := newServer(t, server.Options{})
 			addTool(s, sleepAndAsk)
 			c := connectRounds(t, s)
 			begin := time.Now()
@@ -578,7 +578,7 @@ func TestSleepInPlainCalls(t *testing.T) {
 	})
 	t.Run("cancelled", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			s := newServer(t, server.Config{})
+			s := newServer(t, server.Options{})
 			ended := make(chan error, 1)
 			addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
 				_, err := sleepAndAsk(ctx, c)
@@ -881,7 +881,7 @@ func TestStricterSchemaDoesNotEndCallThatHasBegun(t *testing.T) {
 			name, err := askName(ctx, c, "Who?")
 			return item + " " + name, err
 		}
-		cfg := server.Config{Shared: server.Shared{StateKeys: [][]byte{make([]byte, 32)}}}
+		cfg := server.Options{Shared: server.Shared{StateKeys: [][]byte{make([]byte, 32)}}}
 		open := func(strict bool, options ...server.ToolOption) *roundClient {
 			s := newServer(t, cfg)
 			add(strict, f, options...)(s)

@@ -11,7 +11,7 @@ import (
 )
 
 // RequireLabels leaves the tasks of the tool to those processes of a fleet that have all labels in
-// [task.Member].Labels of [Config].Tasks; see [task.Request].Labels. If the option is used several
+// [task.Member].Labels of [Options].Tasks; see [task.Request].Labels. If the option is used several
 // times, all labels are required. It needs [Durable], or [Tasks] with a Restartable
 // [receiver.Support], and has no effect if the store of the tasks is not shared.
 //

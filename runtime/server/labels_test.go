@@ -24,7 +24,7 @@ import (
 // label gpu, and "store" the region in its arguments as well.
 func process(t *testing.T, store task.Store, name string, labels ...string) *server.Server {
 	t.Helper()
-	cfg := server.Config{Tasks: task.Config{Member: task.Member{Labels: labels}}}
+	cfg := server.Options{Tasks: task.Options{Member: task.Member{Labels: labels}}}
 	s, _ := withTasksOf(t, cfg, store, func(s *server.Server) {
 		where := func(context.Context, *server.Call, struct {
 			Region string `json:"region" default:"eu"`
@@ -100,7 +100,7 @@ func TestInputRoundDoesNotContinueWithoutLabel(t *testing.T) {
 		f := memory.NewFleet()
 		key := [][]byte{bytes.Repeat([]byte("k"), 32)}
 		open := func(options ...server.ToolOption) *modernClient {
-			s, _ := withTasksOf(t, server.Config{Shared: server.Shared{StateKeys: key}}, f.Store(), func(s *server.Server) {
+			s, _ := withTasksOf(t, server.Options{Shared: server.Shared{StateKeys: key}}, f.Store(), func(s *server.Server) {
 				server.AddTool(s, "ask", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 					return askName(server.InputName(ctx, "who"), c, "Who?")
 				}, append(options, server.Durable())...)
@@ -133,7 +133,7 @@ func TestLabelsOfTaskOutlastUpgrade(t *testing.T) {
 			t.Fatalf("labels %q, %v", r.Labels, err)
 		}
 		front.Close()
-		s, m := withTasksOf(t, server.Config{Tasks: task.Config{Member: task.Member{Labels: []string{"gpu"}}}}, f.Store(), func(s *server.Server) {
+		s, m := withTasksOf(t, server.Options{Tasks: task.Options{Member: task.Member{Labels: []string{"gpu"}}}}, f.Store(), func(s *server.Server) {
 			server.AddTool(s, "render", "", sayHi, server.Durable(), server.RequireLabels("gpu", "more"))
 		})
 		out, err := m.Result(t.Context(), "", id, nil)
@@ -168,8 +168,8 @@ func TestUnknownToolOfMember(t *testing.T) {
 			want    int
 		}{{"render", nil, 0}, {"rendr", nil, 1}, {"rendr", func(task.Record) task.Work { return nil }, 0}} {
 			var out bytes.Buffer
-			cfg := server.Config{Logger: slog.New(slog.NewTextHandler(&out, nil))}
-			cfg.Tasks = task.Config{Member: task.Member{Tools: []string{test.tool}}, Recovery: task.Recovery{Recover: test.recover}}
+			cfg := server.Options{Logger: slog.New(slog.NewTextHandler(&out, nil))}
+			cfg.Tasks = task.Options{Member: task.Member{Tools: []string{test.tool}}, Recovery: task.Recovery{Recover: test.recover}}
 			s, _ := withTasksOf(t, cfg, memory.NewFleet().Store(), func(s *server.Server) {
 				server.AddTool(s, "render", "", sayHi, server.Durable())
 			})
@@ -185,7 +185,7 @@ func TestUnknownToolOfMember(t *testing.T) {
 func TestInvalidLabelsOfCall(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var out bytes.Buffer
-		cfg := server.Config{Session: session.Config{Logger: slog.New(slog.NewTextHandler(&out, nil))}}
+		cfg := server.Options{Session: session.Options{Logger: slog.New(slog.NewTextHandler(&out, nil))}}
 		s, m := withTasksOf(t, cfg, memory.NewFleet().Store(), func(s *server.Server) {
 			server.AddTool(s, "store", "", func(context.Context, *server.Call, map[string]any) (string, error) {
 				return "stored", nil
@@ -216,7 +216,7 @@ func TestInvalidLabelsOfCall(t *testing.T) {
 }
 
 func TestMistakesInLabels(t *testing.T) {
-	s := newServer(t, server.Config{Tasks: task.Config{Store: memory.New()}})
+	s := newServer(t, server.Options{Tasks: task.Options{Store: memory.New()}})
 	durable := server.Durable()
 	for _, tt := range []struct {
 		want    string
@@ -233,7 +233,7 @@ func TestMistakesInLabels(t *testing.T) {
 			t.Errorf("got %v, want %s", err, tt.want)
 		}
 	}
-	invalid := newServer(t, server.Config{Tasks: task.Config{Store: memory.NewFleet().Store(), Member: task.Member{Labels: []string{"a,b"}}}})
+	invalid := newServer(t, server.Options{Tasks: task.Options{Store: memory.NewFleet().Store(), Member: task.Member{Labels: []string{"a,b"}}}})
 	if err := invalid.Start(t.Context()); err == nil || !strings.HasPrefix(err.Error(), `server: start: task: Member.Labels: label "a,b": want`) {
 		t.Errorf("got %v", err)
 	}

@@ -23,7 +23,7 @@ func TestTransportAloneLimitsMessageLength(t *testing.T) {
 	type text struct {
 		Text string `json:"text"`
 	}
-	s := server.New("s", "1", &server.Config{Tasks: task.Config{Store: taskmemory.New(), Limits: task.Limits{Bytes: 1 << 30}}})
+	s := server.New("s", "1", &server.Options{Tasks: task.Options{Store: taskmemory.New(), Limits: task.Limits{Bytes: 1 << 30}}})
 	defer s.Close()
 	echo := func(_ context.Context, _ *server.Call, in text) (text, error) { return in, nil }
 	server.AddTool(s, "echo", "", echo, server.Tasks(receiver.Support{}))

@@ -34,7 +34,7 @@ const maxLimited = 10000
 // principalLimits holds the limits of accounts. It drops limits that were unused for so long that
 // their limiters are full again.
 type principalLimits struct {
-	cfg    *Config
+	cfg    *Options
 	window time.Duration // after which unused limiters are full
 	other  *limits
 
@@ -43,7 +43,7 @@ type principalLimits struct {
 	recent, past map[string]*limits // by account
 }
 
-func newPrincipalLimits(cfg *Config) *principalLimits {
+func newPrincipalLimits(cfg *Options) *principalLimits {
 	x := &principalLimits{cfg: cfg}
 	x.other = newLimits(x.cfg)
 	for _, l := range []*rate.Limiter{x.other.calls, x.other.logs} {
@@ -54,7 +54,7 @@ func newPrincipalLimits(cfg *Config) *principalLimits {
 	return x
 }
 
-func newLimits(cfg *Config) *limits {
+func newLimits(cfg *Options) *limits {
 	return &limits{calls: limiter(cfg.Limits.Calls), logs: limiter(cfg.Limits.Logs)}
 }
 

@@ -27,7 +27,7 @@ func TestMaxRunningHoldsForTasksAndCalls(t *testing.T) {
 		}
 		call := make(chan string, 10)
 		for range 2 {
-			s := newServer(t, server.Config{Tasks: task.Config{Store: fleet.Store()}})
+			s := newServer(t, server.Options{Tasks: task.Options{Store: fleet.Store()}})
 			server.AddTool(s, "heavy", "", work, server.Durable(), server.MaxRunning(1))
 			c := connect(t, s, clientConfig{})
 			for range 2 {
@@ -58,8 +58,8 @@ func TestMaxRunningHoldsForTasksAndCalls(t *testing.T) {
 
 func TestMaxRunningIsChecked(t *testing.T) {
 	for want, s := range map[string]*server.Server{
-		"MaxRunning (0) is less than 1":       server.New("s", "1", &server.Config{Tasks: task.Config{Store: memory.New()}}),
-		"MaxRunning needs Config.Tasks.Store": server.New("s", "1", nil),
+		"MaxRunning (0) is less than 1":        server.New("s", "1", &server.Options{Tasks: task.Options{Store: memory.New()}}),
+		"MaxRunning needs Options.Tasks.Store": server.New("s", "1", nil),
 	} {
 		n := 0
 		if strings.Contains(want, "Tasks.Store") {

@@ -87,11 +87,11 @@ func TestLimitsHoldInBothEras(t *testing.T) {
 	type clients struct{ ann, again, bob *limitedClient } // the first two are one principal
 	for _, row := range []struct {
 		name string
-		cfg  server.Config
+		cfg  server.Options
 		tool func(ctx context.Context, c *server.Call) (string, error)
 		test func(t *testing.T, x clients)
 	}{
-		{"Calls", server.Config{Limits: server.Limits{Calls: 1}}, nil, func(t *testing.T, x clients) {
+		{"Calls", server.Options{Limits: server.Limits{Calls: 1}}, nil, func(t *testing.T, x clients) {
 			x.ann.expect("first", "tools/call", do, fine)
 			x.again.expect("second", "tools/call", do, fine)
 			x.ann.expect("third", "tools/call", do, x.ann.overloaded())
@@ -100,7 +100,7 @@ func TestLimitsHoldInBothEras(t *testing.T) {
 			time.Sleep(time.Second)
 			x.again.expect("later", "tools/call", do, fine)
 		}},
-		{"Logs", server.Config{Limits: server.Limits{Logs: 5}}, func(ctx context.Context, c *server.Call) (string, error) {
+		{"Logs", server.Options{Limits: server.Limits{Logs: 5}}, func(ctx context.Context, c *server.Call) (string, error) {
 			for range 100 {
 				c.Log(ctx, "error", "", "x")
 			}
@@ -113,7 +113,7 @@ func TestLimitsHoldInBothEras(t *testing.T) {
 				}
 			}
 		}},
-		{"Subscriptions", server.Config{Limits: server.Limits{Subscriptions: 4}}, nil, func(t *testing.T, x clients) {
+		{"Subscriptions", server.Options{Limits: server.Limits{Subscriptions: 4}}, nil, func(t *testing.T, x clients) {
 			uris := []string{"t:a", "t:b", "t:c", "t:d"}
 			if x.ann.sessionless { // the request counts, too
 				uris = uris[:3]
@@ -125,7 +125,7 @@ func TestLimitsHoldInBothEras(t *testing.T) {
 			synctest.Wait()
 			x.again.subscribe("after the end of the connection", "{}", uris...)
 		}},
-		{"SubscriptionBytes", server.Config{Limits: server.Limits{SubscriptionBytes: 1000}}, nil, func(t *testing.T, x clients) {
+		{"SubscriptionBytes", server.Options{Limits: server.Limits{SubscriptionBytes: 1000}}, nil, func(t *testing.T, x clients) {
 			long := func(n int) string { return "t:" + strings.Repeat("x", n) }
 			x.ann.subscribe("within the limit", "{}", long(500))
 			x.again.subscribe("one more", "limit of 1000 bytes", long(501))
@@ -134,11 +134,11 @@ func TestLimitsHoldInBothEras(t *testing.T) {
 			synctest.Wait()
 			x.again.subscribe("after the end of the connection", "{}", long(501))
 		}},
-		{"URI", server.Config{Limits: server.Limits{URI: 100}}, nil, func(t *testing.T, x clients) {
+		{"URI", server.Options{Limits: server.Limits{URI: 100}}, nil, func(t *testing.T, x clients) {
 			x.ann.expect("within the limit", "resources/read", `{"uri":"t:`+strings.Repeat("x", 98)+`"}`, `"contents":[`)
 			x.ann.expect("longer", "resources/read", `{"uri":"t:`+strings.Repeat("x", 99)+`"}`, "the limit is 100")
 		}},
-		{"ToolRounds", server.Config{Limits: server.Limits{ToolRounds: 3}}, func(ctx context.Context, c *server.Call) (string, error) {
+		{"ToolRounds", server.Options{Limits: server.Limits{ToolRounds: 3}}, func(ctx context.Context, c *server.Call) (string, error) {
 			params := &mcp.CreateMessageRequestParams{MaxTokens: 1}
 			for range 5 {
 				params.Messages = append(params.Messages, mcp.SamplingMessage{Role: mcp.RoleAssistant, Content: mcp.SamplingContent{Items: []mcp.SamplingMessageContentBlock{&mcp.ToolUseContent{ID: "1", Name: "x", Input: []byte("{}")}}}},
@@ -147,7 +147,7 @@ func TestLimitsHoldInBothEras(t *testing.T) {
 			_, err := c.Sample(ctx, params)
 			return "", err
 		}, func(t *testing.T, x clients) { x.ann.expect("too many", "tools/call", do, "the limit is 3") }},
-		{"Session.Limits.Requests", server.Config{Session: session.Config{Limits: session.Limits{Requests: 2}}}, waitFor, func(t *testing.T, x clients) {
+		{"Session.Limits.Requests", server.Options{Session: session.Options{Limits: session.Limits{Requests: 2}}}, waitFor, func(t *testing.T, x clients) {
 			x.ann.ask("tools/call", do)
 			x.ann.ask("tools/call", do)
 			x.ann.expect("one more", "tools/call", do, x.ann.overloaded())
@@ -156,7 +156,7 @@ func TestLimitsHoldInBothEras(t *testing.T) {
 				t.Errorf("another connection: %q", got)
 			}
 		}},
-		{"Session.Limits.Bytes", server.Config{Session: session.Config{Limits: session.Limits{Bytes: 2000}}}, waitFor, func(t *testing.T, x clients) {
+		{"Session.Limits.Bytes", server.Options{Session: session.Options{Limits: session.Limits{Bytes: 2000}}}, waitFor, func(t *testing.T, x clients) {
 			long := `{"name":"do","arguments":{"x":"` + strings.Repeat("x", 1000) + `"}}`
 			x.ann.ask("tools/call", long)
 			x.ann.expect("one more", "tools/call", long, x.ann.overloaded())
@@ -165,7 +165,7 @@ func TestLimitsHoldInBothEras(t *testing.T) {
 				t.Errorf("another connection: %q", got)
 			}
 		}},
-		{"Session.Limits.ProgressInterval", server.Config{Session: session.Config{Limits: session.Limits{ProgressInterval: time.Second}}}, func(ctx context.Context, c *server.Call) (string, error) {
+		{"Session.Limits.ProgressInterval", server.Options{Session: session.Options{Limits: session.Limits{ProgressInterval: time.Second}}}, func(ctx context.Context, c *server.Call) (string, error) {
 			for i := range 100 {
 				c.Progress(float64(i+1), 100, "")
 			}

@@ -58,7 +58,7 @@ func (c *modernClient) expectMessages(got []string, want ...string) {
 // Proves M-SUBS-01, M-SUBS-03, M-SUBS-04, M-SUBS-05, M-SUBS-06, M-SUBS-08, M-SUBS-09, M-SUBS-10 and M-SUBS-12.
 func TestListen(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newServer(t, server.Config{})
+		s := newServer(t, server.Options{})
 		c := connectModern(t, s)
 		c.expectMessages(c.listen(`"none"`, `{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":["x:one"]}`),
 			`subscriptions/acknowledged of "none" {}`)
@@ -108,7 +108,7 @@ func TestShutdownEndsSubscriptionsWithResults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
-				s := newCatalog(t, server.Config{})
+				s := newCatalog(t, server.Options{})
 				c := connectModern(t, s)
 				c.listen(`"a"`, `{"toolsListChanged":true}`)
 				if err := end(s); err != nil {
@@ -128,7 +128,7 @@ func TestShutdownEndsSubscriptionsWithResults(t *testing.T) {
 func TestListenCallsSubscribeAndUnsubscribe(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var events []string
-		s := newServer(t, server.Config{
+		s := newServer(t, server.Options{
 			Hooks: server.Hooks{
 				Subscribe: func(ctx context.Context, c *server.Call, uri string) error {
 					c.Log(ctx, mcp.LoggingLevelError, "", "no")
@@ -166,7 +166,7 @@ func TestListenCallsSubscribeAndUnsubscribe(t *testing.T) {
 
 func TestSubscriptionsOfAPrincipalAreLimited(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newServer(t, server.Config{Limits: server.Limits{Subscriptions: 4, SubscriptionBytes: 1000}})
+		s := newServer(t, server.Options{Limits: server.Limits{Subscriptions: 4, SubscriptionBytes: 1000}})
 		server.AddTemplate(s, "t:{name}", "t", readText)
 		c := connectModern(t, s)
 		as := func(principal string) { c.ctx = transport.WithPrincipal(t.Context(), principal) }
@@ -193,7 +193,7 @@ func TestGoexitOfSubscribeFreesSubscription(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var ended []string // guarded by mu
-		s := newServer(t, server.Config{
+		s := newServer(t, server.Options{
 			Limits: server.Limits{Subscriptions: 3},
 			Hooks: server.Hooks{
 				Subscribe: func(_ context.Context, _ *server.Call, uri string) error {
@@ -221,10 +221,10 @@ func TestGoexitOfSubscribeFreesSubscription(t *testing.T) {
 	})
 }
 
-// Changes are merged while the client does not read, and during Config.Features.Debounce.
+// Changes are merged while the client does not read, and during Options.Features.Debounce.
 func TestListenMergesChanges(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newServer(t, server.Config{Features: server.Features{Debounce: time.Second}})
+		s := newServer(t, server.Options{Features: server.Features{Debounce: time.Second}})
 		server.AddTemplate(s, "t:{name}", "t", readText)
 		time.Sleep(2 * time.Second)
 		c := connectModernWith(t, s, inmemory.Options{MaxQueue: 400, StallTimeout: time.Hour})

@@ -61,20 +61,20 @@ func TestChangedListsAreAnnouncedAfterRestore(t *testing.T) {
 	middleware := func(next session.Handler) session.Handler {
 		return func(ctx context.Context, req *session.Request) (codec.Encoder, error) { return next(ctx, req) }
 	}
-	edited := server.Config{Session: session.Config{Hooks: session.Hooks{Receiving: []session.Middleware{middleware}}}}
-	own := server.Config{Features: server.Features{Methods: map[string]session.Handler{mcp.MethodToolsList: func(context.Context, *session.Request) (codec.Encoder, error) {
+	edited := server.Options{Session: session.Options{Hooks: session.Hooks{Receiving: []session.Middleware{middleware}}}}
+	own := server.Options{Features: server.Features{Methods: map[string]session.Handler{mcp.MethodToolsList: func(context.Context, *session.Request) (codec.Encoder, error) {
 		return &mcp.ListToolsResult{}, nil
 	}}}}
 	some := server.VisibleTo(func(*server.Call) bool { return true })
 	type build struct {
 		version  string
-		cfg      server.Config
+		cfg      server.Options
 		features []func(*server.Server)
 	}
 	of := func(version string, features ...func(*server.Server)) build {
 		return build{version: version, features: features}
 	}
-	with := func(cfg server.Config, b build) build {
+	with := func(cfg server.Options, b build) build {
 		b.cfg = cfg
 		return b
 	}
@@ -137,7 +137,7 @@ func TestChangedListsAreAnnouncedAfterRestore(t *testing.T) {
 func TestFetchedListIsComparedAfterRestore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := func(features ...func(*server.Server)) *server.Server {
-			s := newServer(t, server.Config{})
+			s := newServer(t, server.Options{})
 			for _, add := range features {
 				add(s)
 			}
@@ -188,10 +188,10 @@ func TestFetchedListIsComparedAfterRestore(t *testing.T) {
 
 func TestListThatClientDoesNotExpectIsNotAnnounced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, server.Config{})
+		s := newServer(t, server.Options{})
 		addedPrompt("p")(s)
 		_, k := connectWithState(t, s, clientConfig{}, nil)
-		next := newServer(t, server.Config{})
+		next := newServer(t, server.Options{})
 		addedTool("a", "")(next)
 		addedPrompt("p")(next)
 		c, _ := connectWithState(t, next, clientConfig{}, k.state)

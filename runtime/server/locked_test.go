@@ -53,7 +53,7 @@ func (s *lockedStore) Acquire() (func(), error) {
 func TestServerWaitsForLockedStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &lockedStore{Store: memory.New(), free: fmt.Errorf("bolt: %w", task.ErrLocked)}
-		s := newServer(t, server.Config{Tasks: task.Config{Store: store}, Session: session.Config{Principal: "ann"}})
+		s := newServer(t, server.Options{Tasks: task.Options{Store: store}, Session: session.Options{Principal: "ann"}})
 		server.AddTool(s, "durable", "", sayHi, server.Durable())
 		server.AddTool(s, "plain", "", sayHi)
 		server.AddTool(s, "limited", "", sayHi, server.MaxRunning(1))
@@ -106,7 +106,7 @@ func TestServerEndsWhileStoreIsLocked(t *testing.T) {
 	for _, free := range []error{task.ErrLocked, errors.New("damaged")} {
 		synctest.Test(t, func(t *testing.T) {
 			store := &lockedStore{Store: memory.New(), free: task.ErrLocked}
-			s := newServer(t, server.Config{Tasks: task.Config{Store: store}})
+			s := newServer(t, server.Options{Tasks: task.Options{Store: store}})
 			if err := s.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -125,7 +125,7 @@ func TestServerEndsWhileStoreIsLocked(t *testing.T) {
 
 // serveTasks serves standard input and output with tasks in a file.
 func serveTasks(file string) error {
-	s := server.New("tasks", "1", &server.Config{Tasks: task.Config{Store: bolt.File(file)}})
+	s := server.New("tasks", "1", &server.Options{Tasks: task.Options{Store: bolt.File(file)}})
 	server.AddTool(s, "plain", "", sayHi)
 	server.AddTool(s, "gate", "", func(ctx context.Context, c *server.Call, in struct{ File string }) (string, error) {
 		pid, err := server.Step(ctx, c, "pid", func(context.Context) (int, error) { return os.Getpid(), nil })

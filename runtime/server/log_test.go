@@ -25,7 +25,7 @@ var levels = []mcp.LoggingLevel{"debug", "info", "notice", "warning", "error", "
 // Proves LOG-01, LOG-02, LOG-03, LOG-04, LOG-05.
 func TestLogRespectsLevel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, server.Config{})
+		s := newServer(t, server.Options{})
 		server.AddTool(s, "log", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			for _, l := range levels {
 				if err := c.Log(ctx, l, "", string(l)); err != nil {
@@ -100,7 +100,7 @@ func TestTaskLogsAtLevelOfCurrentSession(t *testing.T) {
 // Proves LOG-01.
 func TestLogWithoutDeclaredLogging(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, server.Config{Features: server.Features{Capabilities: func(c *mcp.ServerCapabilities) { c.Logging = nil }}})
+		s := newServer(t, server.Options{Features: server.Features{Capabilities: func(c *mcp.ServerCapabilities) { c.Logging = nil }}})
 		server.AddTool(s, "log", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			return "fine", c.Log(ctx, "error", "", "x")
 		})
@@ -116,7 +116,7 @@ func TestLogWithoutDeclaredLogging(t *testing.T) {
 // Proves LOG-04.
 func TestLoggerSendsObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, server.Config{})
+		s := newServer(t, server.Options{})
 		server.AddTool(s, "log", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			l := c.Logger("db").With("table", "users").WithGroup("query")
 			l.DebugContext(ctx, "hidden")
@@ -158,7 +158,7 @@ func TestLoggerSendsAllKindsOfValues(t *testing.T) {
 		"channel in list":    {[]chan int{nil}, `"[<nil>]"`},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newServer(t, server.Config{})
+			s := newServer(t, server.Options{})
 			server.AddTool(s, "log", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 				c.Logger("").InfoContext(ctx, "m", "v", tt.value, "msg", "other")
 				return "", nil
@@ -186,7 +186,7 @@ func (badMarshaler) MarshalJSON() ([]byte, error) { panic("no") }
 // Proves LOG-06.
 func TestLogRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, server.Config{Limits: server.Limits{Logs: 5}})
+		s := newServer(t, server.Options{Limits: server.Limits{Logs: 5}})
 		server.AddTool(s, "log", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			for range 1000 {
 				c.Log(ctx, "error", "", "x")

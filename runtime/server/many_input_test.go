@@ -36,7 +36,7 @@ func addMany(s *server.Server) {
 }
 
 func TestManyInputRequestsTakeTurnsInRounds(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	addMany(s)
 	last, rounds := connectRounds(t, s).finish("tools/call", do, respondToAll)
 	equal(t, "result", "done", last.text)
@@ -48,7 +48,7 @@ func TestManyInputRequestsTakeTurnsInRounds(t *testing.T) {
 func TestManyInputRequestsTakeTurnsInSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var open, most atomic.Int32
-		s := newServer(t, server.Config{})
+		s := newServer(t, server.Options{})
 		addMany(s)
 		c := connect(t, s, clientConfig{capabilities: clientCapabilities(t, everyInput), handler: func(context.Context, *session.Request) (codec.Encoder, error) {
 			if n := open.Add(1); n > most.Load() {

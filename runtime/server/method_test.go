@@ -54,7 +54,7 @@ func TestOwnMethodsAreTyped(t *testing.T) {
 			return c.Notify(ctx, "example.com/noted", nil)
 		}),
 	}
-	s := server.New("s", "1", &server.Config{Features: server.Features{Methods: methods}})
+	s := server.New("s", "1", &server.Options{Features: server.Features{Methods: methods}})
 	o := &client.Options{Features: client.Features{Methods: map[string]session.Handler{
 		"example.com/clientSum": client.Method(func(_ context.Context, p addends) (total, error) {
 			var out total
@@ -110,7 +110,7 @@ func TestOwnMethodsAreTyped(t *testing.T) {
 
 func TestOwnMethodsAreRateLimited(t *testing.T) {
 	nothing := server.Method(func(context.Context, *server.Call, struct{}) (struct{}, error) { return struct{}{}, nil })
-	s := server.New("s", "1", &server.Config{Limits: server.Limits{Calls: 0.001}, Features: server.Features{Methods: map[string]session.Handler{"example.com/nothing": nothing}}})
+	s := server.New("s", "1", &server.Options{Limits: server.Limits{Calls: 0.001}, Features: server.Features{Methods: map[string]session.Handler{"example.com/nothing": nothing}}})
 	c := servertest.Connect(t, s, nil)
 	_, first := client.Call[struct{}](t.Context(), c, "example.com/nothing", nil)
 	_, second := client.Call[struct{}](t.Context(), c, "example.com/nothing", nil)

@@ -28,7 +28,7 @@ import (
 //   - the creation of a task, if it asks for one: the rest runs as the work of the task, and again
 //     when a task is recovered,
 //   - the visibility of the feature, see [VisibleTo],
-//   - the middleware in [Config], the first one outermost,
+//   - the middleware in [Options], the first one outermost,
 //   - the middleware of the feature, see [WrapTool], [WrapPrompt] and [WrapResource],
 //   - the validation of the arguments,
 //   - the function of the feature,

@@ -35,13 +35,13 @@ func traced[Req, Res any](steps *[]string, name string) func(next handler[Req, R
 // The middleware of the sessions comes first, then that of the server, then that of the feature.
 func TestMiddlewareRunsInOrder(t *testing.T) {
 	var steps []string
-	cfg := server.Config{
+	cfg := server.Options{
 		Middleware: server.Middleware{
 			Tools:     []func(server.ToolHandler) server.ToolHandler{traced[*server.ToolRequest, *mcp.CallToolResult](&steps, "all 1"), traced[*server.ToolRequest, *mcp.CallToolResult](&steps, "all 2")},
 			Prompts:   []func(server.PromptHandler) server.PromptHandler{traced[*server.PromptRequest, *mcp.GetPromptResult](&steps, "all")},
 			Resources: []func(server.ResourceHandler) server.ResourceHandler{traced[*server.ResourceRequest, *mcp.ReadResourceResult](&steps, "all")},
 		},
-		Session: session.Config{Hooks: session.Hooks{Receiving: []session.Middleware{func(next session.Handler) session.Handler {
+		Session: session.Options{Hooks: session.Hooks{Receiving: []session.Middleware{func(next session.Handler) session.Handler {
 			return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 				if !req.IsNotification() { // initialized may arrive during the first call
 					steps = append(steps, req.Method)
@@ -83,7 +83,7 @@ func TestMiddlewareRunsInOrder(t *testing.T) {
 
 // toolMiddleware returns a server whose tool "add" has middleware.
 func toolMiddleware(t *testing.T, serve func(ctx context.Context, c *server.Call, r *server.ToolRequest, next server.ToolHandler) (*mcp.CallToolResult, error)) *testClient {
-	s := newServer(t, server.Config{Middleware: server.Middleware{Tools: []func(server.ToolHandler) server.ToolHandler{func(next server.ToolHandler) server.ToolHandler {
+	s := newServer(t, server.Options{Middleware: server.Middleware{Tools: []func(server.ToolHandler) server.ToolHandler{func(next server.ToolHandler) server.ToolHandler {
 		return func(ctx context.Context, c *server.Call, r *server.ToolRequest) (*mcp.CallToolResult, error) {
 			return serve(ctx, c, r, next)
 		}
@@ -142,7 +142,7 @@ func TestMiddlewareErrorsAndInvalidResults(t *testing.T) {
 // Middleware sees the error of a tool whose output is invalid.
 func TestMiddlewareSeesInvalidOutput(t *testing.T) {
 	var seen error
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	s.AddRawTool(mcp.Tool{Name: "x"}, func(context.Context, *server.Call, json.RawMessage) (*mcp.CallToolResult, error) { return nil, nil },
 		server.WrapTool(func(next server.ToolHandler) server.ToolHandler {
 			return func(ctx context.Context, c *server.Call, r *server.ToolRequest) (result *mcp.CallToolResult, err error) {
@@ -157,7 +157,7 @@ func TestMiddlewareSeesInvalidOutput(t *testing.T) {
 }
 
 func TestMiddlewareOfPromptsAndResources(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	server.AddPrompt(s, "x", "", func(_ context.Context, _ *server.Call, in map[string]string) (string, error) { return in["a"], nil },
 		server.DefinePrompt(func(p *mcp.Prompt) { p.Arguments = []mcp.PromptArgument{{Name: "a", Required: new(true)}} }),
 		server.WrapPrompt(func(next server.PromptHandler) server.PromptHandler {
@@ -202,7 +202,7 @@ func TestMiddlewareOfPromptsAndResources(t *testing.T) {
 func TestMiddlewareRunsInTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inTask := false
-		s := newServer(t, server.Config{Tasks: task.Config{Store: memory.New()}, Middleware: server.Middleware{Tools: []func(server.ToolHandler) server.ToolHandler{func(next server.ToolHandler) server.ToolHandler {
+		s := newServer(t, server.Options{Tasks: task.Options{Store: memory.New()}, Middleware: server.Middleware{Tools: []func(server.ToolHandler) server.ToolHandler{func(next server.ToolHandler) server.ToolHandler {
 			return func(ctx context.Context, c *server.Call, r *server.ToolRequest) (*mcp.CallToolResult, error) {
 				_, inTask = c.Task()
 				return next(ctx, c, r)
@@ -223,7 +223,7 @@ func TestAddToolRejectsInvalidMiddleware(t *testing.T) {
 		"nil":                     nil,
 		"returned a nil function": func(server.ToolHandler) server.ToolHandler { return nil },
 	} {
-		err := server.AddTool(newServer(t, server.Config{}), "x", "", sayHi, server.WrapTool(m)).Err()
+		err := server.AddTool(newServer(t, server.Options{}), "x", "", sayHi, server.WrapTool(m)).Err()
 		if err == nil || !strings.Contains(err.Error(), `server: tool "x": `) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: got %v", name, err)
 		}

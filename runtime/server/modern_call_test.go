@@ -27,7 +27,7 @@ func asksFor(level string) string {
 // Proves M-LOG-01, M-LOG-02, M-LOG-03 and M-SSE-01.
 func TestModernCallLogsWhatItsRequestAsksFor(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newServer(t, server.Config{Features: server.Features{
+		s := newServer(t, server.Options{Features: server.Features{
 			LogLevel: mcp.LoggingLevelDebug,
 			Methods: map[string]session.Handler{
 				"com.example/log": server.Method(func(ctx context.Context, c *server.Call, _ struct{}) (struct{}, error) {
@@ -87,7 +87,7 @@ func TestModernCallLogsWhatItsRequestAsksFor(t *testing.T) {
 
 func TestModernCallDoesNotLogIfLoggingIsNotDeclared(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newServer(t, server.Config{Features: server.Features{Capabilities: func(c *mcp.ServerCapabilities) { c.Logging = nil }}})
+		s := newServer(t, server.Options{Features: server.Features{Capabilities: func(c *mcp.ServerCapabilities) { c.Logging = nil }}})
 		server.AddTool(s, "log", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			return "done", c.Log(ctx, mcp.LoggingLevelError, "", "no")
 		})
@@ -101,7 +101,7 @@ func TestModernCallDoesNotLogIfLoggingIsNotDeclared(t *testing.T) {
 // Proves M-PROG-02, M-PROG-03.
 func TestModernCallReportsProgress(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newServer(t, server.Config{})
+		s := newServer(t, server.Options{})
 		var late *server.Call
 		server.AddTool(s, "work", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			late = c
@@ -143,7 +143,7 @@ func TestModernCallReportsProgress(t *testing.T) {
 // Proves M-TOOL-06, M-COMP-01.
 func TestCallRateOfModernRequestsIsPerPrincipal(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newCatalog(t, server.Config{Limits: server.Limits{Calls: 1}})
+		s := newCatalog(t, server.Options{Limits: server.Limits{Calls: 1}})
 		c := connectModern(t, s)
 		accepted := func(principal string) (n int) {
 			c.ctx = transport.WithPrincipal(t.Context(), principal)
@@ -186,7 +186,7 @@ func TestCallRateOfModernRequestsIsPerPrincipal(t *testing.T) {
 // Proves M-EXT-01, M-EXT-02, M-STATE-01.
 func TestExtensionsAreThoseOfTheRequest(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newServer(t, server.Config{})
+		s := newServer(t, server.Options{})
 		must(0, s.Extend(server.Extension{ID: "com.example/x", Negotiated: true, Methods: map[string]session.Handler{
 			"com.example/own": server.Method(func(_ context.Context, c *server.Call, p struct{ N int }) (map[string]any, error) {
 				return map[string]any{"n": p.N, "roots": c.ClientCapabilities().Roots != nil, "name": c.ClientInfo().Name}, nil
@@ -206,7 +206,7 @@ func TestExtensionsAreThoseOfTheRequest(t *testing.T) {
 // What needs a session fails clearly.
 func TestSessionFeaturesFailInModernCalls(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newServer(t, server.Config{})
+		s := newServer(t, server.Options{})
 		errs := map[string]error{}
 		server.AddTool(s, "all", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			if c.Session() != nil {
@@ -235,7 +235,7 @@ func TestSessionFeaturesFailInModernCalls(t *testing.T) {
 // Proves M-STATE-04 and M-ERA-01.
 func TestModernRequestsLeaveNoState(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newCatalog(t, server.Config{Features: server.Features{Methods: ownMethods()}, Limits: server.Limits{Calls: 1000}, Session: session.Config{Limits: session.Limits{Requests: 10}}})
+		s := newCatalog(t, server.Options{Features: server.Features{Methods: ownMethods()}, Limits: server.Limits{Calls: 1000}, Session: session.Options{Limits: session.Limits{Requests: 10}}})
 		server.AddTool(s, "all", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			c.Roots(ctx)
 			c.ElicitURL(ctx, "?", "https://example.com/", "an-id")

@@ -21,7 +21,7 @@ import (
 // Proves M-RPC-11.
 func TestServerSendsNoRequestsToModernClient(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newServer(t, server.Config{Session: session.Config{Timeouts: session.Timeouts{KeepAlive: time.Second}}})
+		s := newServer(t, server.Options{Session: session.Options{Timeouts: session.Timeouts{KeepAlive: time.Second}}})
 		addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
 			c.Log(ctx, mcp.LoggingLevelError, "", "x")
 			c.Progress(1, 2, "")
@@ -52,7 +52,7 @@ func TestServerSendsNoRequestsToModernClient(t *testing.T) {
 // Proves M-RPC-01, M-RPC-05.
 func TestModernAnswersAreValidMessages(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newCatalog(t, server.Config{})
+		s := newCatalog(t, server.Options{})
 		server.AddTool(s, "text", "", func(context.Context, *server.Call, struct{}) (string, error) { return "a\xffb\u2028\n", nil })
 		server.AddTool(s, "error", "", func(context.Context, *server.Call, struct{}) (string, error) {
 			return "", &jsonrpc.Error{Code: 7, Message: "a\xffb", Data: json.RawMessage("{")}

@@ -178,7 +178,7 @@ func part(object string, names ...string) string {
 // other requests on the connection.
 func TestCancellationWhileModernClientDoesNotRead(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newServer(t, server.Config{})
+		s := newServer(t, server.Options{})
 		calls := make(chan string, 2)
 		server.AddTool(s, "chat", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			for ctx.Err() == nil {
@@ -221,7 +221,7 @@ func TestInitializeOfServerWithModernRevisions(t *testing.T) {
 			{[]mcp.Revision{"2026-07-28"}, "2025-11-25", `revisions without sessions only: [\"2026-07-28\"]`},
 			{[]mcp.Revision{"2026-07-28"}, "2026-07-28", `revisions without sessions only: [\"2026-07-28\"]`},
 		} {
-			s := newServer(t, server.Config{Session: session.Config{Revisions: test.revisions}})
+			s := newServer(t, server.Options{Session: session.Options{Revisions: test.revisions}})
 			c := connectModern(t, s)
 			c.write(`{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"` + test.requested + `","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
 			if got := c.take(); len(got) != 1 || !strings.Contains(got[0], test.want) {
@@ -237,7 +237,7 @@ const testInfo = `{"name":"test","version":"1"}`
 // Proves M-DISC-01, M-DISC-02, M-DISC-04, M-META-07, M-VER-02 and M-EXT-03.
 func TestDiscover(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newServer(t, server.Config{
+		s := newServer(t, server.Options{
 			Instructions: "Be brief.", Info: mcp.Implementation{Title: new("A test"), WebsiteURL: new("https://example.com")},
 			Features: server.Features{Caching: server.Caching{Discover: time.Minute, Tools: time.Hour}},
 		})
@@ -256,7 +256,7 @@ func TestDiscover(t *testing.T) {
 		s.Extend(server.Extension{ID: "com.example/x"})
 		equalJSON(t, "with an extension", want(`{"extensions":{"com.example/x":{}},"logging":{},"tools":{"listChanged":true}}`), c.result("server/discover", "", ""))
 
-		all := connectModern(t, newCatalog(t, server.Config{})).result("server/discover", "", "")
+		all := connectModern(t, newCatalog(t, server.Options{})).result("server/discover", "", "")
 		equalJSON(t, "with a feature of each kind", `{"completions":{},"logging":{},"prompts":{"listChanged":true},
 			"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}}`, part(all, "capabilities"))
 
@@ -270,7 +270,7 @@ func TestDiscover(t *testing.T) {
 func TestDiscoverIsAnsweredFromMemory(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		made := 0
-		s := newServer(t, server.Config{Features: server.Features{Capabilities: func(c *mcp.ServerCapabilities) { made++ }}})
+		s := newServer(t, server.Options{Features: server.Features{Capabilities: func(c *mcp.ServerCapabilities) { made++ }}})
 		h := server.AddTool(s, "hi", "", sayHi)
 		c := connectModern(t, s)
 		made = 0 // it was called for the session of the connection
@@ -293,7 +293,7 @@ func TestDiscoverIsAnsweredFromMemory(t *testing.T) {
 // Proves M-DISC-05, M-DISC-03.
 func TestModernMethodsOfMissingFeaturesAreUnknown(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newServer(t, server.Config{Features: server.Features{Capabilities: func(c *mcp.ServerCapabilities) { c.Completions = nil }}})
+		s := newServer(t, server.Options{Features: server.Features{Capabilities: func(c *mcp.ServerCapabilities) { c.Completions = nil }}})
 		c := connectModern(t, s)
 		for method, params := range map[string]string{
 			"tools/list": "", "tools/call": `{"name":"hi"}`, "prompts/list": "", "prompts/get": `{"name":"p"}`,
@@ -314,7 +314,7 @@ func TestModernMethodsOfMissingFeaturesAreUnknown(t *testing.T) {
 }
 
 // newCatalog returns a server with a feature of each kind.
-func newCatalog(t *testing.T, cfg server.Config) *server.Server {
+func newCatalog(t *testing.T, cfg server.Options) *server.Server {
 	s := newServer(t, cfg)
 	server.AddTool(s, "hi", "", sayHi)
 	server.AddPrompt(s, "p", "", func(context.Context, *server.Call, struct {
@@ -359,7 +359,7 @@ func ownMethods() map[string]session.Handler {
 // Proves M-RPC-06, M-META-07, M-CACHE-01 and M-CACHE-02.
 func TestModernResultsAreComplete(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newCatalog(t, server.Config{Features: server.Features{Methods: ownMethods()}})
+		s := newCatalog(t, server.Options{Features: server.Features{Methods: ownMethods()}})
 		c := connectModern(t, s)
 		for method, params := range requests {
 			result := c.result(method, params, "")
@@ -389,7 +389,7 @@ func TestKindsOfResultsBelongToExtensions(t *testing.T) {
 			state := "s"
 			return &mcp.InputRequiredResult{ResultType: modern.ResultInputRequired, RequestState: &state}, nil
 		}
-		s := newCatalog(t, server.Config{Features: server.Features{Methods: methods}})
+		s := newCatalog(t, server.Options{Features: server.Features{Methods: methods}})
 		c := connectModern(t, s)
 		extends := declares(`{"extensions":{"com.example/x":{}}}`)
 		c.fails("com.example/kind", "", extends, jsonrpc.CodeInternalError, "")
@@ -404,7 +404,7 @@ func TestKindsOfResultsBelongToExtensions(t *testing.T) {
 
 func TestServerInfoCanBeOmitted(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newCatalog(t, server.Config{Features: server.Features{Methods: ownMethods(), OmitServerInfo: true}})
+		s := newCatalog(t, server.Options{Features: server.Features{Methods: ownMethods(), OmitServerInfo: true}})
 		c := connectModern(t, s)
 		for method, params := range requests {
 			if result := c.result(method, params, ""); strings.Contains(result, "serverInfo") || part(result, "resultType") != `"complete"` {
@@ -427,7 +427,7 @@ func TestModernResultKeepsItsMeta(t *testing.T) {
 		bad.Meta = new(mcp.ResultMetaObject)
 		bad.Meta.Extra.Set("com.example/", json.RawMessage("1"))
 		bad.Meta.Extra.Set("9/a", json.RawMessage("1"))
-		s := newServer(t, server.Config{})
+		s := newServer(t, server.Options{})
 		server.AddTool(s, "good", "", func(context.Context, *server.Call, struct{}) (*mcp.CallToolResult, error) { return shared, nil })
 		server.AddTool(s, "bad", "", func(context.Context, *server.Call, struct{}) (*mcp.CallToolResult, error) { return bad, nil })
 		c := connectModern(t, s)
@@ -447,7 +447,7 @@ func TestCacheScopeIsPrivateWhereResultsDiffer(t *testing.T) {
 	anyone := server.VisibleTo(func(*server.Call) bool { return true })
 	lists := []string{"tools/list", "prompts/list", "resources/list", "resources/templates/list"}
 	for name, test := range map[string]struct {
-		cfg     server.Config
+		cfg     server.Options
 		add     func(s *server.Server)
 		private []string
 	}{
@@ -462,10 +462,10 @@ func TestCacheScopeIsPrivateWhereResultsDiffer(t *testing.T) {
 		"ListFunc": {add: func(s *server.Server) {
 			server.AddTemplate(s, "y:{x}", "x", readText, server.ListFunc(func(context.Context, *server.Call, string) ([]mcp.Resource, string, error) { return nil, "", nil }))
 		}, private: []string{"resources/list", "resources/read"}},
-		"Visible": {cfg: server.Config{Features: server.Features{Visible: func(*server.Call, server.Feature) bool { return true }}}, private: append(lists, "resources/read")},
-		"middleware": {cfg: server.Config{Session: session.Config{Hooks: session.Hooks{Receiving: []session.Middleware{func(next session.Handler) session.Handler { return next }}}}},
+		"Visible": {cfg: server.Options{Features: server.Features{Visible: func(*server.Call, server.Feature) bool { return true }}}, private: append(lists, "resources/read")},
+		"middleware": {cfg: server.Options{Session: session.Options{Hooks: session.Hooks{Receiving: []session.Middleware{func(next session.Handler) session.Handler { return next }}}}},
 			private: append(lists, "resources/read", "server/discover")},
-		"a method": {cfg: server.Config{Features: server.Features{Methods: map[string]session.Handler{"tools/list": func(context.Context, *session.Request) (codec.Encoder, error) {
+		"a method": {cfg: server.Options{Features: server.Features{Methods: map[string]session.Handler{"tools/list": func(context.Context, *session.Request) (codec.Encoder, error) {
 			return &mcp.ListToolsResult{}, nil
 		}}}}, private: []string{"tools/list", "resources/read"}},
 	} {
@@ -507,7 +507,7 @@ func givePrompt(context.Context, *server.Call, struct{}) (string, error) { retur
 // Proves M-CACHE-05, M-CACHE-06.
 func TestCacheContents(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newServer(t, server.Config{Features: server.Features{Caching: server.Caching{Contents: time.Second}}})
+		s := newServer(t, server.Options{Features: server.Features{Caching: server.Caching{Contents: time.Second}}})
 		public := server.CacheContents(time.Minute, mcp.CacheScopePublic)
 		server.AddResource(s, "x:default", "a", readText)
 		server.AddResource(s, "x:public", "a", readText, public)
@@ -531,7 +531,7 @@ func TestCacheContents(t *testing.T) {
 		c.ctx = transport.WithPrincipal(t.Context(), "bob")
 		c.fails("resources/read", `{"uri":"x:hidden"}`, "", jsonrpc.CodeInvalidParams, "resource not found")
 	})
-	s := server.New("test", "1", &server.Config{Features: server.Features{Caching: server.Caching{Tools: -1}}})
+	s := server.New("test", "1", &server.Options{Features: server.Features{Caching: server.Caching{Tools: -1}}})
 	server.AddResource(s, "x:a", "a", readText, server.CacheContents(-1, mcp.CacheScopePublic))
 	server.AddTemplate(s, "x:{a}", "a", readText, server.CacheContents(1, "shared"))
 	for _, want := range []string{"negative Features.Caching.Tools (-1ns)", "negative time (-1ns)", `scope "shared", want private or public`} {
@@ -543,7 +543,7 @@ func TestCacheContents(t *testing.T) {
 
 // Caching hints are sent to modern clients only.
 func TestSessionsReceiveNoModernMembers(t *testing.T) {
-	s := newCatalog(t, server.Config{Features: server.Features{Caching: server.Caching{Tools: time.Second}}})
+	s := newCatalog(t, server.Options{Features: server.Features{Caching: server.Caching{Tools: time.Second}}})
 	server.AddResource(s, "x:two", "two", readText, server.CacheContents(time.Minute, mcp.CacheScopePublic))
 	c := connect(t, s, clientConfig{})
 	for _, request := range [][2]string{{"tools/list", ""}, {"resources/read", `{"uri":"x:two"}`}, {"tools/call", `{"name":"hi"}`}} {
@@ -557,7 +557,7 @@ func TestSessionsReceiveNoModernMembers(t *testing.T) {
 // Proves M-RES-01, M-ERR-05, M-TOOL-05, M-PAGE-02 and M-PROMPT-01.
 func TestModernErrors(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newCatalog(t, server.Config{})
+		s := newCatalog(t, server.Options{})
 		server.AddResource(s, "x:gone", "gone", func(_ context.Context, _ *server.Call, r server.Resource) (string, error) {
 			return "", fmt.Errorf("read: %w", server.NotFound(r.URI))
 		})
@@ -589,7 +589,7 @@ func TestModernErrors(t *testing.T) {
 // Proves M-META-06, M-EXT-02.
 func TestModernCallWithoutNeededCapability(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newServer(t, server.Config{})
+		s := newServer(t, server.Options{})
 		lacks := func(own bool) func(context.Context, *server.Call, struct{}) (string, error) {
 			return func(context.Context, *server.Call, struct{}) (string, error) {
 				return "", fmt.Errorf("ask: %w", &session.CapabilityError{Method: "sampling/createMessage", Capability: "sampling.tools", Own: own})
@@ -614,7 +614,7 @@ func TestModernCallWithoutNeededCapability(t *testing.T) {
 // Proves M-META-03, M-META-04, M-STDIO-04, M-ERA-02 and M-ERA-03.
 func TestRequestsWithoutMetaNeedASession(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newCatalog(t, server.Config{})
+		s := newCatalog(t, server.Options{})
 		c := connectModern(t, s)
 		send := func(params string) string {
 			t.Helper()
@@ -655,7 +655,7 @@ func TestRequestsWithoutMetaNeedASession(t *testing.T) {
 // A server for revisions with sessions treats a modern request as one before initialize.
 func TestServerOfSessionsServesNoModernRequests(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newCatalog(t, server.Config{Session: session.Config{Revisions: session.Revisions()}})
+		s := newCatalog(t, server.Options{Session: session.Options{Revisions: session.Revisions()}})
 		connectModern(t, s).fails("server/discover", `{}`, "", jsonrpc.CodeInvalidRequest, "session is not initialized")
 	})
 }

@@ -21,7 +21,7 @@ func TestMiddlewareOfServerSeesAllRequests(t *testing.T) {
 	var got []string
 	record := func(format string, args ...any) { got = append(got, fmt.Sprintf(format, args...)) }
 	var known *server.Server
-	s := newServer(t, server.Config{
+	s := newServer(t, server.Options{
 		Middleware: server.Middleware{All: func(s *server.Server) session.Middleware {
 			known = s
 			return func(next session.Handler) session.Handler {
@@ -40,7 +40,7 @@ func TestMiddlewareOfServerSeesAllRequests(t *testing.T) {
 				}
 			}
 		}},
-		Session: session.Config{Hooks: session.Hooks{Receiving: []session.Middleware{func(next session.Handler) session.Handler {
+		Session: session.Options{Hooks: session.Hooks{Receiving: []session.Middleware{func(next session.Handler) session.Handler {
 			return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 				if !req.IsNotification() && req.Method != mcp.MethodInitialize {
 					record("inner")
@@ -73,7 +73,7 @@ func TestMiddlewareOfServerSeesAllRequests(t *testing.T) {
 }
 
 func TestHas(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	addTool(s, func(context.Context, *server.Call) (string, error) { return "", nil })
 	server.AddPrompt(s, "ask", "", func(context.Context, *server.Call, map[string]string) (string, error) { return "", nil })
 	server.AddResource(s, "x:y", "y", readText)
@@ -103,7 +103,7 @@ func TestStepMiddleware(t *testing.T) {
 			return err
 		}
 	}
-	s := newServer(t, server.Config{Middleware: server.Middleware{Steps: []server.StepMiddleware{traced("outer"), traced("inner")}}})
+	s := newServer(t, server.Options{Middleware: server.Middleware{Steps: []server.StepMiddleware{traced("outer"), traced("inner")}}})
 	addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
 		one, err := server.Step(ctx, c, "one", func(ctx context.Context) (string, error) { return fmt.Sprint(ctx.Value(traceKey{})), nil })
 		if err != nil {

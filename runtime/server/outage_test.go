@@ -103,7 +103,7 @@ func (f *faultRun) tool(ctx context.Context, c *server.Call, _ struct{}) (string
 // begins.
 func (f *faultRun) run(revisions []mcp.Revision, after time.Duration) (result string, began bool) {
 	t := f.t
-	s, _ := withTasksOf(t, server.Config{Tasks: task.Config{Recovery: task.Recovery{ParkAfter: 50 * time.Millisecond}}}, f.store, func(s *server.Server) {
+	s, _ := withTasksOf(t, server.Options{Tasks: task.Options{Recovery: task.Recovery{ParkAfter: 50 * time.Millisecond}}}, f.store, func(s *server.Server) {
 		server.AddTool(s, "do", "", f.tool, server.Tasks(receiver.Support{Mode: mcp.TaskSupportOptional, Restartable: true, After: after}))
 	})
 	clientConn, serverConn := inmemory.Pair(inmemory.Options{})

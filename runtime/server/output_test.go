@@ -70,7 +70,7 @@ func TestOutputThatIsNoObject(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
-				s := newServer(t, server.Config{Middleware: server.Middleware{Tools: []func(server.ToolHandler) server.ToolHandler{func(next server.ToolHandler) server.ToolHandler { return next }}}})
+				s := newServer(t, server.Options{Middleware: server.Middleware{Tools: []func(server.ToolHandler) server.ToolHandler{func(next server.ToolHandler) server.ToolHandler { return next }}}})
 				test.add(s)
 				if err := s.Err(); err != nil {
 					t.Fatal(err)
@@ -118,7 +118,7 @@ func TestOutputThatIsNoObject(t *testing.T) {
 // Changing the description of a tool changes the form of its output with it.
 func TestChangedOutputSchema(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newServer(t, server.Config{})
+		s := newServer(t, server.Options{})
 		h := server.AddTool(s, "x", "", func(context.Context, *server.Call, struct{}) ([]int, error) { return []int{1}, nil })
 		c := connectModern(t, s)
 		equalJSON(t, "before", `[1]`, part(c.result("tools/call", `{"name":"x"}`, ""), "structuredContent"))

@@ -25,7 +25,7 @@ type peer struct {
 	key           string                          // of its limits; see account. "" for requests without sessions
 	roots         rootCache
 	requestsTasks atomic.Bool // the client has been asked to create a task
-	initialized   atomic.Bool // Config.Hooks.Initialized was called
+	initialized   atomic.Bool // Options.Hooks.Initialized was called
 
 	store     transport.Persister // nil if the connection does not persist state
 	persistMu sync.Mutex          // held while the state is persisted

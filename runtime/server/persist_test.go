@@ -96,8 +96,8 @@ func newLibrary(t *testing.T, rejected string) (s *server.Server, events func() 
 		}
 		list = append(list, what+" "+uri+principal)
 	}
-	s = newServer(t, server.Config{
-		Session: session.Config{Principal: "ann"},
+	s = newServer(t, server.Options{
+		Session: session.Options{Principal: "ann"},
 		Hooks: server.Hooks{
 			Subscribe: func(_ context.Context, c *server.Call, uri string) error {
 				if c.Session() == nil {
@@ -252,7 +252,7 @@ func TestRequestFailsIfStateIsNotPersisted(t *testing.T) {
 // only after that.
 func TestConcurrentChangesArePersistedTogether(t *testing.T) {
 	subscribing := make(chan string, 21)
-	s := newServer(t, server.Config{Hooks: server.Hooks{Subscribe: func(_ context.Context, _ *server.Call, uri string) error {
+	s := newServer(t, server.Options{Hooks: server.Hooks{Subscribe: func(_ context.Context, _ *server.Call, uri string) error {
 		subscribing <- uri
 		return nil
 	}}})
@@ -294,7 +294,7 @@ func TestConcurrentChangesArePersistedTogether(t *testing.T) {
 func TestSessionEndsDuringRestore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var subscribed, unsubscribed []string
-		s := newServer(t, server.Config{
+		s := newServer(t, server.Options{
 			Hooks: server.Hooks{
 				Subscribe: func(ctx context.Context, _ *server.Call, uri string) error {
 					subscribed = append(subscribed, uri)

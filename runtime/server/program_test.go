@@ -207,7 +207,7 @@ func TestDurableServerHas17Lines(t *testing.T) {
 	t.Run("stdio", func(t *testing.T) {
 		command := stdio.Command{Path: build(t, program(t, "durable", 17, false)), Dir: t.TempDir(), Stderr: io.Discard}
 		open := func() *client.Client {
-			c, err := client.Command(t.Context(), command, &client.Options{Session: session.Config{Revisions: session.Revisions()}})
+			c, err := client.Command(t.Context(), command, &client.Options{Session: session.Options{Revisions: session.Revisions()}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -241,7 +241,7 @@ func TestDurableServerHas17Lines(t *testing.T) {
 			func(c *client.Client) { finish(t, c, id) },
 		} {
 			p := start(t, binary, dir)
-			c, err := client.Dial(t.Context(), p.url, &client.Options{Session: session.Config{Revisions: session.Revisions()}})
+			c, err := client.Dial(t.Context(), p.url, &client.Options{Session: session.Options{Revisions: session.Revisions()}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -97,9 +97,9 @@ func TestResultsFitOlderRevisions(t *testing.T) {
 	result := &mcp.CallToolResult{Content: blocks, StructuredContent: json.RawMessage(`{"sum":1,"notes":[]}`), ResultType: new("complete")}
 	whole := string(must(json.Marshal(result)))
 
-	s := server.New("n", "1", &server.Config{
+	s := server.New("n", "1", &server.Options{
 		Info:  mcp.Implementation{Title: new("T"), Description: new("about"), WebsiteURL: new("https://example.com"), Icons: icons},
-		Tasks: task.Config{Store: memory.New()},
+		Tasks: task.Options{Store: memory.New()},
 	})
 	defer s.Close()
 	server.AddTool(s, "add", "", add, server.DefineTool(func(t *mcp.Tool) {
@@ -184,7 +184,7 @@ func TestResultsFitOlderRevisions(t *testing.T) {
 }
 
 func TestStructuredOutputWithoutContentFitsOlderRevisions(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	result := &mcp.CallToolResult{StructuredContent: json.RawMessage(`{"sum":1}`)}
 	server.AddTool(s, "sum", "", func(context.Context, *server.Call, struct{}) (*mcp.CallToolResult, error) { return result, nil })
 	for rev, want := range map[mcp.Revision]string{
@@ -203,7 +203,7 @@ func TestStructuredOutputWithoutContentFitsOlderRevisions(t *testing.T) {
 
 // Proves SDK-05.
 func TestTitlesAndIconsAreListed(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	icons := []mcp.Icon{{Src: "https://example.com/icon.png", MIMEType: new("image/png"), Sizes: []string{"48x48"}}}
 	server.AddTool(s, "x", "", sayHi, server.DefineTool(func(t *mcp.Tool) {
 		t.Title = new("T")
@@ -247,7 +247,7 @@ func TestSampleFitsOlderRevisions(t *testing.T) {
 }
 
 func TestExtensionsAreDeclaredInEveryRevision(t *testing.T) {
-	s := newServer(t, server.Config{Features: server.Features{Capabilities: func(c *mcp.ServerCapabilities) {
+	s := newServer(t, server.Options{Features: server.Features{Capabilities: func(c *mcp.ServerCapabilities) {
 		c.Extensions = json.RawMessage(`{"example.com/x":{}}`)
 	}}})
 	for _, rev := range []mcp.Revision{mcp.Revision20241105, mcp.Revision20251125} {

@@ -17,7 +17,7 @@ import (
 
 // Proves PROMPT-01, PROMPT-02, PROMPT-03, PROMPT-05, PROMPT-06.
 func TestPromptsAreListedAndFilledIn(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	server.AddPrompt(s, "ask", "Asks.", func(_ context.Context, _ *server.Call, args map[string]string) (string, error) {
 		return args["what"] + " " + args["how"], nil
 	}, server.DefinePrompt(func(p *mcp.Prompt) {
@@ -57,7 +57,7 @@ func TestPromptsAreListedAndFilledIn(t *testing.T) {
 
 // Proves COMPL-01, COMPL-02, COMPL-03, COMPL-04, SDK-04, M-COMP-01.
 func TestComplete(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	get := func(context.Context, *server.Call, map[string]string) ([]mcp.PromptMessage, error) {
 		return []mcp.PromptMessage{}, nil
 	}
@@ -121,7 +121,7 @@ func TestComplete(t *testing.T) {
 		t.Errorf("completion of an unknown argument: got %v", err)
 	}
 
-	without := newServer(t, server.Config{})
+	without := newServer(t, server.Options{})
 	server.AddPrompt(without, "visit", "", get)
 	_, err := connect(t, without, clientConfig{}).Call(t.Context(), "completion/complete", nil)
 	if err == nil || !strings.Contains(err.Error(), "completions") {
@@ -153,7 +153,7 @@ type search struct {
 
 // The fields of a struct are the arguments of a prompt.
 func TestPromptArgumentsAreFields(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	server.AddPrompt(s, "find", "Looks for a page.", func(_ context.Context, _ *server.Call, in search) (string, error) {
 		page := 0
 		if in.Page != nil {
@@ -192,7 +192,7 @@ func TestPromptArgumentsAreFields(t *testing.T) {
 }
 
 func TestAddPromptRejectsTypes(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	fails := func(err error, want string) {
 		t.Helper()
 		if err == nil || err.Error() != `server: prompt "x": `+want {
@@ -232,7 +232,7 @@ func TestPromptArgumentsComplyWithStructTags(t *testing.T) {
 		Own   string    `json:"own,omitempty" enum:"x,y"`
 		At    time.Time `json:"at,omitzero"`
 	}
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	server.AddPrompt(s, "p", "", func(_ context.Context, _ *server.Call, in in) (string, error) {
 		return fmt.Sprint(in.Color, in.N, in.Word), nil
 	}, server.Complete("own", server.OneOf("z")))

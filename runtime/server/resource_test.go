@@ -21,7 +21,7 @@ func readText(_ context.Context, _ *server.Call, r server.Resource) (string, err
 
 // Proves RES-02, RES-03, RES-07, RES-09, SDK-03.
 func TestResourcesAreListedAndRead(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	server.AddResource(s, "test://a", "a", readText, server.DefineResource(func(r *mcp.Resource) {
 		r.MIMEType = new("text/plain")
 		r.Annotations = &mcp.Annotations{Audience: []mcp.Role{mcp.RoleUser}, Priority: new(0.0), LastModified: new("2025-01-12T15:00:58Z")}
@@ -63,7 +63,7 @@ func give[Out any](v Out) server.ReadFunc[Out] {
 }
 
 func TestContentsFollowFromOutput(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	text := &mcp.TextResourceContents{URI: "test://own", Text: "t"}
 	server.AddResource(s, "test://string", "x", give("a"))
 	server.AddResource(s, "test://bytes", "x", give([]byte("a")))
@@ -86,7 +86,7 @@ func TestContentsFollowFromOutput(t *testing.T) {
 
 // Proves RES-02, RES-08, RES-09, M-RES-02.
 func TestInvalidURIsAreRejected(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	read := false
 	server.AddTemplate(s, "file:///data/{+path}", "files", func(_ context.Context, _ *server.Call, r server.Resource) (string, error) {
 		read = true
@@ -126,7 +126,7 @@ func TestResourceCapabilitiesAreConfigurable(t *testing.T) {
 	for _, subscribe := range []bool{false, true} {
 		for _, changed := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
-				s := newServer(t, server.Config{Features: server.Features{Capabilities: func(c *mcp.ServerCapabilities) {
+				s := newServer(t, server.Options{Features: server.Features{Capabilities: func(c *mcp.ServerCapabilities) {
 					c.Resources = &mcp.ServerCapabilitiesResources{Subscribe: &subscribe, ListChanged: &changed}
 				}}})
 				c := connect(t, s, clientConfig{})
@@ -148,7 +148,7 @@ func TestResourceCapabilitiesAreConfigurable(t *testing.T) {
 func TestSubscribersAreNotifiedOfUpdates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var subscribed, unsubscribed []string
-		s := newServer(t, server.Config{
+		s := newServer(t, server.Options{
 			Hooks: server.Hooks{
 				Subscribe: func(_ context.Context, c *server.Call, uri string) error {
 					if uri == "test://secret" {
@@ -204,7 +204,7 @@ func TestSubscribersAreNotifiedOfUpdates(t *testing.T) {
 
 // Proves SDK-03, PAGE-01.
 func TestListFuncResourcesAreListed(t *testing.T) {
-	s := newServer(t, server.Config{Features: server.Features{PageSize: 3}})
+	s := newServer(t, server.Options{Features: server.Features{PageSize: 3}})
 	for i := range 4 {
 		server.AddResource(s, fmt.Sprintf("test://%d", i), "s", readText)
 	}

@@ -56,7 +56,7 @@ func serveNewsServer(file string) error {
 	}
 	var mu sync.Mutex
 	var readers []string
-	s := server.New("news", "1", &server.Config{
+	s := server.New("news", "1", &server.Options{
 		Hooks: server.Hooks{Subscribe: func(_ context.Context, c *server.Call, uri string) error {
 			mu.Lock()
 			defer mu.Unlock()
@@ -236,7 +236,7 @@ func TestCallDuringShutdownIsServedByNextServer(t *testing.T) {
 		current.Load().ServeHTTP(&statusWriter{w, rejected}, r)
 	}))
 	defer web.Close()
-	c, err := client.Dial(t.Context(), web.URL, &client.Options{Session: session.Config{Revisions: session.Revisions()}})
+	c, err := client.Dial(t.Context(), web.URL, &client.Options{Session: session.Options{Revisions: session.Revisions()}})
 	if err != nil {
 		t.Fatal(err)
 	}

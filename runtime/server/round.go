@@ -23,7 +23,7 @@ import (
 // for the consequences. In a call of a revision without sessions, an input request that has no
 // response yet returns it: the handler is called again when the client has sent the responses. In a
 // task of a [Durable] tool, an input request or a [Sleep] returns it after a wait of
-// [task.Config].Recovery.ParkAfter, or when the server shuts down: the handler is called again when
+// [task.Options].Recovery.ParkAfter, or when the server shuts down: the handler is called again when
 // the response or the time has come, or by the next process. The handler returns the error, wrapped
 // or not.
 //
@@ -357,7 +357,7 @@ func (s *Server) now() time.Time {
 const maxStateTTL = 24 * time.Hour
 
 // stateTTL returns how long a state is valid.
-func (cfg *Config) stateTTL() time.Duration {
+func (cfg *Options) stateTTL() time.Duration {
 	if cfg.Limits.InputTimeout <= 0 {
 		return maxStateTTL
 	}

@@ -21,7 +21,7 @@ func FuzzRequestState(f *testing.F) {
 	secret := bytes.Repeat([]byte("k"), rerun.MinKey)
 	keys := rerun.NewKeys(secret)
 	var log bytes.Buffer
-	s := server.New("test", "1", &server.Config{
+	s := server.New("test", "1", &server.Options{
 		Shared: server.Shared{StateKeys: [][]byte{secret}}, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	calls := 0

@@ -47,7 +47,7 @@ func connectRounds(t testing.TB, s *server.Server) *roundClient {
 func connectRoundsAs(t testing.TB, s *server.Server, principal string) *roundClient {
 	t.Helper()
 	here, there := inmemory.Pair(inmemory.Options{})
-	if _, err := server.Open(s, func(result *mcp.InitializeResult, cfg *session.Config) *session.Session {
+	if _, err := server.Open(s, func(result *mcp.InitializeResult, cfg *session.Options) *session.Session {
 		cfg.Principal = principal
 		return session.Serve(there, result, cfg)
 	}); err != nil {
@@ -226,7 +226,7 @@ const do = `{"name":"do"}`
 
 // Proves M-MRTR-01, M-MRTR-02, M-MRTR-04, M-MRTR-06, M-MRTR-08.
 func TestInputRequestsEndRounds(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	runs := 0
 	addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
 		runs++
@@ -262,7 +262,7 @@ func TestInputRequestsEndRounds(t *testing.T) {
 }
 
 func TestRunAllAsksInOneRound(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
 		var name string
 		var message *mcp.CreateMessageResult
@@ -355,7 +355,7 @@ func TestOpenInputRequestDecidesOutcome(t *testing.T) {
 			}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var cfg server.Config
+			var cfg server.Options
 			if tt.m != nil {
 				cfg.Middleware.Tools = []func(server.ToolHandler) server.ToolHandler{tt.m}
 			}
@@ -377,7 +377,7 @@ func TestInputOnlyInCallsThatHaveRounds(t *testing.T) {
 		asked <- err
 		return err
 	}
-	s := newServer(t, server.Config{Features: server.Features{Methods: map[string]session.Handler{
+	s := newServer(t, server.Options{Features: server.Features{Methods: map[string]session.Handler{
 		"example.com/own": server.Method(func(ctx context.Context, c *server.Call, _ struct{}) (struct{}, error) {
 			return struct{}{}, ask(ctx, c)
 		}),
@@ -424,7 +424,7 @@ func TestInputOnlyInCallsThatHaveRounds(t *testing.T) {
 
 // Proves M-MRTR-05.
 func TestInputRequestsHaveDistinctNames(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
 		names := make([]string, 4)
 		err := c.RunAll(ctx,
@@ -455,7 +455,7 @@ func TestInputRequestsHaveDistinctNames(t *testing.T) {
 //
 // Proves M-MRTR-07, M-META-05, M-STATE-01, M-SAMP-02.
 func TestInputNeedsCapabilityOfRequest(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
 		var arguments struct{ Kind string }
 		req, _ := session.FromContext(ctx)
@@ -535,7 +535,7 @@ func (s clockStore) Now() time.Time { return s.now }
 func TestStateExpiresByClockOfStore(t *testing.T) {
 	now := time.Now()
 	clients := func(ahead time.Duration) *roundClient {
-		s := newServer(t, server.Config{Shared: server.Shared{StateKeys: [][]byte{bytes.Repeat([]byte("k"), 32)}}, Tasks: task.Config{Store: clockStore{memory.New(), now.Add(ahead)}}})
+		s := newServer(t, server.Options{Shared: server.Shared{StateKeys: [][]byte{bytes.Repeat([]byte("k"), 32)}}, Tasks: task.Options{Store: clockStore{memory.New(), now.Add(ahead)}}})
 		addTool(s, func(ctx context.Context, c *server.Call) (string, error) { return askName(ctx, c, "Who?") })
 		return connectRoundsAs(t, s, "ann")
 	}
@@ -550,7 +550,7 @@ func TestStateExpiresByClockOfStore(t *testing.T) {
 func TestElicitationExpiresByClockOfStore(t *testing.T) {
 	now := time.Now()
 	open := func(ahead time.Duration) *server.Server {
-		s := newServer(t, server.Config{Shared: server.Shared{StateKeys: [][]byte{bytes.Repeat([]byte("k"), 32)}}, Tasks: task.Config{Store: clockStore{memory.New(), now.Add(ahead)}}})
+		s := newServer(t, server.Options{Shared: server.Shared{StateKeys: [][]byte{bytes.Repeat([]byte("k"), 32)}}, Tasks: task.Options{Store: clockStore{memory.New(), now.Add(ahead)}}})
 		addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
 			action, err := c.ElicitURL(ctx, "Log in.", "https://example.com/login?id={id}", "")
 			return string(action), err
@@ -577,7 +577,7 @@ func TestElicitationExpiresByClockOfStore(t *testing.T) {
 // Proves M-MRTR-09, M-MRTR-10, M-STATE-02, M-STATE-03.
 func TestStateOfOtherRequestIsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg := server.Config{Shared: server.Shared{StateKeys: [][]byte{bytes.Repeat([]byte("k"), 32)}}}
+		cfg := server.Options{Shared: server.Shared{StateKeys: [][]byte{bytes.Repeat([]byte("k"), 32)}}}
 		add := func(s *server.Server) *server.Server {
 			ask := func(ctx context.Context, c *server.Call) (string, error) { return askName(ctx, c, "Who?") }
 			addTool(s, ask)
@@ -607,7 +607,7 @@ func TestStateOfOtherRequestIsRejected(t *testing.T) {
 			{"name", ann, "tools/call", `{"name":"other","arguments":{"amount":5,"to":"bob"}}`, one.state, foreign},
 			{"arguments", ann, "tools/call", `{"name":"do","arguments":{"amount":6,"to":"bob"}}`, one.state, foreign},
 			{"no arguments", ann, "tools/call", do, one.state, foreign},
-			{"keys of another process", connectRoundsAs(t, add(newServer(t, server.Config{})), "ann"), "tools/call", params, one.state, "-32602 requestState: sealed with a key that this server does not have"},
+			{"keys of another process", connectRoundsAs(t, add(newServer(t, server.Options{})), "ann"), "tools/call", params, one.state, "-32602 requestState: sealed with a key that this server does not have"},
 			{"another process", connectRoundsAs(t, add(newServer(t, cfg)), "ann"), "tools/call", params, one.state, "accept Ada"},
 			{"written in another way", ann, "tools/call", `{"arguments":{"to":"\u0062ob", "amount":5},"name":"do"}`, one.state, "accept Ada"},
 			{"unknown tool", ann, "tools/call", `{"name":"none"}`, one.state, `-32602 unknown tool: "none"`},
@@ -624,7 +624,7 @@ func TestStateOfOtherRequestIsRejected(t *testing.T) {
 func TestStateOfFirstFormatContinues(t *testing.T) {
 	const state = "AYeI6wx6qHjvxMrwovNG2S4XIW9dIkoDLEvmnJmHHFkel5MtAr3YIMNtSfnD6cNZJkh8IN2TY8UFEnxJ67t95VVy27TOmPU3keNM-pOrrZbLynLMthf_jP-ayIIB-KAxFIGtzUPoyJ6HIAaN9IY0SF8gbUvoUdlEr5LddIY0v5la4XEaXp75UIIUcB5DycaKvp-UH9R7K65D-PQaGnEXjMf7ag94GygJGzPNoCQdjRIR_OEWtiiS"
 	synctest.Test(t, func(t *testing.T) { // whose time is that of the state
-		s := newServer(t, server.Config{Shared: server.Shared{StateKeys: [][]byte{bytes.Repeat([]byte("k"), 32)}}})
+		s := newServer(t, server.Options{Shared: server.Shared{StateKeys: [][]byte{bytes.Repeat([]byte("k"), 32)}}})
 		server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) { return askName(ctx, c, "Who?") }, server.Version("2"))
 		got := connectRounds(t, s).round("tools/call", do, &round{state: state}, map[string]string{"elicitation-2f71d6acc306": accept(`{"name":"Ada"}`)})
 		equal(t, "result", "accept Ada", got.text)
@@ -636,7 +636,7 @@ func TestStateIsBoundToVersionOfTool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys := [][]byte{bytes.Repeat([]byte("k"), 32)}
 		build := func(version string, options ...server.ToolOption) *roundClient {
-			s := server.New("test", version, &server.Config{Shared: server.Shared{StateKeys: keys}})
+			s := server.New("test", version, &server.Options{Shared: server.Shared{StateKeys: keys}})
 			t.Cleanup(func() { s.Close() })
 			ask := func(ctx context.Context, c *server.Call) (string, error) { return askName(ctx, c, "Who?") }
 			server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) { return ask(ctx, c) }, options...)
@@ -675,7 +675,7 @@ func TestStateIsBoundToVersionOfTool(t *testing.T) {
 
 // Proves M-MRTR-13, M-MRTR-14, M-MRTR-15, M-STATE-02.
 func TestResponsesThatAreNotAsAsked(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
 		var name string
 		var message *mcp.CreateMessageResult
@@ -750,7 +750,7 @@ func TestResponsesThatAreNotAsAsked(t *testing.T) {
 // to it: another branch ends the round first.
 func TestDeadlineLastsWithoutResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, server.Config{Shared: server.Shared{StateKeys: [][]byte{bytes.Repeat([]byte("k"), 32)}}})
+		s := newServer(t, server.Options{Shared: server.Shared{StateKeys: [][]byte{bytes.Repeat([]byte("k"), 32)}}})
 		var runs atomic.Int64
 		addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
 			run, early := runs.Add(1), make(chan string)
@@ -792,7 +792,7 @@ func TestDeadlineLastsWithoutResponse(t *testing.T) {
 
 // Responses to earlier rounds are in the state: later ones under the same name do not replace them.
 func TestResponsesOfEarlierRoundsStay(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
 		first, err := askName(server.InputName(ctx, "who"), c, "Who?")
 		if err != nil {
@@ -810,7 +810,7 @@ func TestResponsesOfEarlierRoundsStay(t *testing.T) {
 
 // Proves M-ELIC-03.
 func TestUserDeclinesInRound(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	addTool(s, func(ctx context.Context, c *server.Call) (string, error) { return askName(ctx, c, "Who?") })
 	c := connectRounds(t, s)
 	for _, action := range []string{"decline", "cancel"} {
@@ -825,7 +825,7 @@ func TestUserDeclinesInRound(t *testing.T) {
 // Proves M-MRTR-12.
 func TestAbandonedRoundsHoldNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // fails if a goroutine is left
-		s := newServer(t, server.Config{})
+		s := newServer(t, server.Options{})
 		addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
 			return "", c.RunAll(ctx,
 				func(ctx context.Context) error { _, err := askName(ctx, c, "Who?"); return err },
@@ -846,7 +846,7 @@ func TestAbandonedRoundsHoldNothing(t *testing.T) {
 // Proves M-MRTR-16.
 func TestNothingFollowsInputRequiredResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, server.Config{})
+		s := newServer(t, server.Options{})
 		released := make(chan struct{})
 		addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
 			go func() {
@@ -887,7 +887,7 @@ func TestNothingFollowsInputRequiredResult(t *testing.T) {
 // Proves M-ELIC-03, M-ELIC-05.
 func TestElicitURLInRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg := server.Config{Shared: server.Shared{StateKeys: [][]byte{bytes.Repeat([]byte("k"), 32)}}}
+		cfg := server.Options{Shared: server.Shared{StateKeys: [][]byte{bytes.Repeat([]byte("k"), 32)}}}
 		s := newServer(t, cfg)
 		addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
 			action, err := c.ElicitURL(ctx, "Log in.", "https://example.com/login?id={id}", "")
@@ -909,7 +909,7 @@ func TestElicitURLInRounds(t *testing.T) {
 			id   string
 			want string
 		}{
-			"the server": {s, id, "ann"}, "another process": {other, id, "ann"}, "other keys": {newServer(t, server.Config{}), id, ""},
+			"the server": {s, id, "ann"}, "another process": {other, id, "ann"}, "other keys": {newServer(t, server.Options{}), id, ""},
 			"another id": {s, id + "A", ""}, "a state": {s, one.state, ""},
 		} {
 			if got, ok := tt.s.ElicitationPrincipal(tt.id); got != tt.want || ok != (tt.want != "") {
@@ -953,7 +953,7 @@ func TestElicitURLPutsIDInPage(t *testing.T) {
 
 // Proves M-ELIC-03, M-ELIC-05, M-ERR-05.
 func TestRequireURLInRounds(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	visited := false
 	addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
 		if !visited {
@@ -980,7 +980,7 @@ func TestRequireURLInRounds(t *testing.T) {
 func TestInputRequestInterruptsSleep(t *testing.T) {
 	for _, first := range []string{"sleep", "input request"} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newServer(t, server.Config{})
+			s := newServer(t, server.Options{})
 			addTool(s, func(ctx context.Context, c *server.Call) (name string, err error) {
 				err = c.RunAll(ctx, func(ctx context.Context) error {
 					if first != "sleep" {
@@ -1065,7 +1065,7 @@ func TestURLsOfModernTasks(t *testing.T) {
 
 // The roots of one client must not reach another one.
 func TestRootsOfModernCallAreNotCached(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
 		roots, err := c.Roots(ctx)
 		if err != nil {
@@ -1081,7 +1081,7 @@ func TestRootsOfModernCallAreNotCached(t *testing.T) {
 
 // Proves M-ELIC-02.
 func TestFormInRoundHasNoSecrets(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
 		_, err := server.Elicit(ctx, c, "Log in.", &struct {
 			Password string `json:"password"`
@@ -1097,7 +1097,7 @@ func TestFormInRoundHasNoSecrets(t *testing.T) {
 func TestRoundsAreLimited(t *testing.T) {
 	for limit, want := range map[int]int{0: boundary.DefaultMaxRounds, 3: 3} {
 		log := new(bytes.Buffer)
-		s := newServer(t, server.Config{Limits: server.Limits{Rounds: limit}, Session: session.Config{Logger: slog.New(slog.NewTextHandler(log, nil))}})
+		s := newServer(t, server.Options{Limits: server.Limits{Rounds: limit}, Session: session.Options{Logger: slog.New(slog.NewTextHandler(log, nil))}})
 		addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
 			for i := 0; ; i++ {
 				if _, err := askName(ctx, c, fmt.Sprint("Who is number ", i, "?")); err != nil {
@@ -1117,7 +1117,7 @@ func TestRoundsAreLimited(t *testing.T) {
 }
 
 func TestStateKeysAreChecked(t *testing.T) {
-	s := server.New("test", "1", &server.Config{Shared: server.Shared{StateKeys: [][]byte{make([]byte, 32), make([]byte, 31)}}, Limits: server.Limits{State: -1}})
+	s := server.New("test", "1", &server.Options{Shared: server.Shared{StateKeys: [][]byte{make([]byte, 32), make([]byte, 31)}}, Limits: server.Limits{State: -1}})
 	defer s.Close()
 	for _, want := range []string{"StateKeys: key 1 has 31 bytes, want at least 32", "negative Limits.State (-1)"} {
 		if err := s.Err(); err == nil || !strings.Contains(err.Error(), want) {

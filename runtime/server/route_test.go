@@ -26,21 +26,21 @@ func TestRoutesHaveOnlyFeaturesThatConcernThem(t *testing.T) {
 	var got []string
 	for _, tt := range []struct {
 		name string
-		cfg  server.Config
+		cfg  server.Options
 		add  func(*server.Server)
 	}{
-		{"no features", server.Config{}, func(*server.Server) {}},
-		{"a tool", server.Config{}, addTo()},
-		{"limited calls", server.Config{Limits: server.Limits{Calls: 1}}, addTo()},
-		{"own methods, limited calls", server.Config{
+		{"no features", server.Options{}, func(*server.Server) {}},
+		{"a tool", server.Options{}, addTo()},
+		{"limited calls", server.Options{Limits: server.Limits{Calls: 1}}, addTo()},
+		{"own methods, limited calls", server.Options{
 			Limits:   server.Limits{Calls: 1},
 			Features: server.Features{Methods: map[string]session.Handler{"example.com/x": serveNothing, "tools/call": serveNothing}},
 		}, addTo()},
-		{"scopes of methods", server.Config{Features: server.Features{Scopes: map[string][]string{"tools/call": {"a"}, "example.com/x": {"a"}}}}, addTo()},
-		{"scopes of a tool", server.Config{}, addTo(server.RequireScopes("a"))},
-		{"tasks", server.Config{Tasks: task.Config{Store: memory.New()}}, addTo()},
-		{"all", server.Config{
-			Limits: server.Limits{Calls: 1}, Tasks: task.Config{Store: memory.New()}, Features: server.Features{Scopes: map[string][]string{"*": {"a"}}},
+		{"scopes of methods", server.Options{Features: server.Features{Scopes: map[string][]string{"tools/call": {"a"}, "example.com/x": {"a"}}}}, addTo()},
+		{"scopes of a tool", server.Options{}, addTo(server.RequireScopes("a"))},
+		{"tasks", server.Options{Tasks: task.Options{Store: memory.New()}}, addTo()},
+		{"all", server.Options{
+			Limits: server.Limits{Calls: 1}, Tasks: task.Options{Store: memory.New()}, Features: server.Features{Scopes: map[string][]string{"*": {"a"}}},
 		}, func(*server.Server) {}},
 	} {
 		s := newServer(t, tt.cfg)
@@ -93,10 +93,10 @@ func TestRequestIsRejectedInOrder(t *testing.T) {
 						}
 					}
 				}
-				cfg := server.Config{
+				cfg := server.Options{
 					Middleware: server.Middleware{All: func(*server.Server) session.Middleware { return rejects("middleware") }},
-					Session:    session.Config{Hooks: session.Hooks{Receiving: []session.Middleware{rejects("receiving")}}},
-					Tasks:      task.Config{Store: memory.New()},
+					Session:    session.Options{Hooks: session.Hooks{Receiving: []session.Middleware{rejects("receiving")}}},
+					Tasks:      task.Options{Store: memory.New()},
 					Features:   server.Features{Methods: map[string]session.Handler{"example.com/x": serveNothing}},
 				}
 				if strings.Contains(violated, "rate") {

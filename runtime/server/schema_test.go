@@ -85,7 +85,7 @@ func roundTrip[T any](t *testing.T, want string, values ...T) {
 	if full := `{"type":"object","properties":{"v":` + want + `},"required":["v"],"additionalProperties":false}`; string(schema) != full {
 		t.Errorf("%s: schema\n%s, want\n%s", typ, schema, full)
 	}
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	if err := server.AddTool(s, "echo", "", func(_ context.Context, _ *server.Call, in member[T]) (member[T], error) { return in, nil }).Err(); err != nil {
 		t.Errorf("%s: %v", typ, err)
 		return
@@ -194,7 +194,7 @@ func TestInferredSchemaMatchesJSON(t *testing.T) {
 
 // Types that are encoded and decoded differently have a schema for each direction.
 func TestArgumentAndOutputSchemasMayDiffer(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	server.AddTool(s, "a", "", func(_ context.Context, _ *server.Call, in member[posted]) (member[posted], error) { return in, nil })
 	server.AddTool(s, "b", "", func(context.Context, *server.Call, struct{}) (member[error], error) {
 		return member[error]{errors.New("x")}, nil
@@ -271,7 +271,7 @@ type described struct {
 }
 
 func addToolError[In any](t *testing.T) error {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	err := server.AddTool(s, "x", "", func(context.Context, *server.Call, In) (string, error) { return "", nil }).Err()
 	return err
 }

@@ -28,7 +28,7 @@ func protectedCall(t testing.TB, protected bool) func() {
 	var o streamable.HandlerOptions
 	var options []server.ToolOption
 	if protected {
-		p, err := auth.NewProtector(auth.Config{
+		p, err := auth.NewProtector(auth.Options{
 			Resource: protectedURL, Issuers: []string{"https://as.example.com"}, Scopes: []string{"mcp"}, CacheTTL: 1 << 60,
 			Verifier: auth.VerifierFunc(func(context.Context, *auth.Credentials) (*auth.Identity, error) {
 				return &auth.Identity{Subject: "ann", Audience: []string{protectedURL}, Scopes: []string{"mcp", "write"}}, nil

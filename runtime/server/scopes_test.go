@@ -27,7 +27,7 @@ const protectedURL = "https://mcp.example.com/mcp"
 // newProtector returns a Protector whose tokens are a subject and scopes, separated by slashes. The
 // subject "bad" has an invalid token, and "foreign" one for another server. Tokens with the scope
 // "short" expire after ten minutes.
-func newProtector(t testing.TB, c auth.Config) *auth.Protector {
+func newProtector(t testing.TB, c auth.Options) *auth.Protector {
 	t.Helper()
 	c.Resource, c.Issuers = protectedURL, []string{"https://as.example.com"}
 	start := time.Now()
@@ -167,9 +167,9 @@ func open(t testing.TB, h http.Handler, token, revision string) string {
 // Proves AUTH-20, AUTH-21, AUTH-22, AUTH-23, M-AUTH-02, M-AUTH-03, M-AUTH-04.
 func TestProtectedServer(t *testing.T) {
 	x := new(protectedServer)
-	s := newServer(t, server.Config{Features: server.Features{Scopes: map[string][]string{"prompts/list": {"list"}}}})
+	s := newServer(t, server.Options{Features: server.Features{Scopes: map[string][]string{"prompts/list": {"list"}}}})
 	x.add(s)
-	h := must(s.Handler(&streamable.HandlerOptions{Auth: newProtector(t, auth.Config{Scopes: []string{"mcp"}})}))
+	h := must(s.Handler(&streamable.HandlerOptions{Auth: newProtector(t, auth.Options{Scopes: []string{"mcp"}})}))
 	defer h.Close()
 	sessions := map[string]string{}
 	for _, test := range []struct {
@@ -272,12 +272,12 @@ func TestProtectedServer(t *testing.T) {
 // An open stream ends in order when its token expires. A request that is being served does not.
 func TestStreamsEndWithTheToken(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newServer(t, server.Config{})
+		s := newServer(t, server.Options{})
 		server.AddTool(s, "slow", "", func(context.Context, *server.Call, struct{}) (string, error) {
 			time.Sleep(20 * time.Minute)
 			return "done", nil
 		})
-		h := must(s.Handler(&streamable.HandlerOptions{Auth: newProtector(t, auth.Config{})}))
+		h := must(s.Handler(&streamable.HandlerOptions{Auth: newProtector(t, auth.Options{})}))
 		defer s.Close()
 		defer h.Close()
 		const short = "ann/short"
@@ -335,10 +335,10 @@ func TestStreamsEndWithTheToken(t *testing.T) {
 // A server whose transport does not ask for the required scopes rejects calls itself.
 func TestServerRejectsCallsWithTooFewScopes(t *testing.T) {
 	x := new(protectedServer)
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	x.add(s)
 	h := must(s.Handler(&streamable.HandlerOptions{
-		Auth:   newProtector(t, auth.Config{}),
+		Auth:   newProtector(t, auth.Options{}),
 		Access: streamable.Access{RequiredScopes: func(context.Context, string, []byte) []string { return nil }},
 	}))
 	defer h.Close()
@@ -359,7 +359,7 @@ func TestServerRejectsCallsWithTooFewScopes(t *testing.T) {
 // Without authorization, as over stdio, calls have all scopes and no identity.
 func TestScopesAreNotNeededWithoutAuthorization(t *testing.T) {
 	x := new(protectedServer)
-	s := newServer(t, server.Config{Features: server.Features{Scopes: map[string][]string{"*": {"mcp"}}}})
+	s := newServer(t, server.Options{Features: server.Features{Scopes: map[string][]string{"*": {"mcp"}}}})
 	x.add(s)
 	h := must(s.Handler(nil))
 	defer h.Close()
@@ -382,11 +382,11 @@ func TestResultsOfProtectedServersArePrivate(t *testing.T) {
 		want    string
 	}{
 		{server.Caching{}, streamable.HandlerOptions{}, `"public"`},
-		{server.Caching{}, streamable.HandlerOptions{Auth: newProtector(t, auth.Config{})}, `"private"`},
+		{server.Caching{}, streamable.HandlerOptions{Auth: newProtector(t, auth.Options{})}, `"private"`},
 		{server.Caching{}, streamable.HandlerOptions{Access: streamable.Access{Principal: known}}, `"private"`},
 		{server.Caching{Private: true}, streamable.HandlerOptions{}, `"private"`},
 	} {
-		s := newServer(t, server.Config{Features: server.Features{Caching: c.caching}})
+		s := newServer(t, server.Options{Features: server.Features{Caching: c.caching}})
 		server.AddTool(s, "hi", "", sayHi)
 		h := must(s.Handler(&c.options))
 		for _, method := range []string{"server/discover", "tools/list"} {
@@ -400,7 +400,7 @@ func TestResultsOfProtectedServersArePrivate(t *testing.T) {
 }
 
 func TestInvalidScopesAreRejected(t *testing.T) {
-	s := server.New("s", "1", &server.Config{Features: server.Features{Scopes: map[string][]string{"tools/call": {"a b"}}}})
+	s := server.New("s", "1", &server.Options{Features: server.Features{Scopes: map[string][]string{"tools/call": {"a b"}}}})
 	server.AddTool(s, "hi", "", sayHi, server.RequireScopes(""))
 	server.AddTool(s, "nil", "", sayHi, server.RequireScopesFor(nil))
 	for _, want := range []string{`Scopes of "tools/call": scope "a b"`, `tool "hi": scope ""`, `tool "nil"`} {
@@ -412,7 +412,7 @@ func TestInvalidScopesAreRejected(t *testing.T) {
 
 // Proves AUTH-03, AUTH-04, M-AUTH-01.
 func TestListenAndServePublishesMetadata(t *testing.T) {
-	l := listen(t, &server.Config{}, &server.ListenOptions{HandlerOptions: streamable.HandlerOptions{Auth: newProtector(t, auth.Config{})}}, func(s *server.Server) {})
+	l := listen(t, &server.Options{}, &server.ListenOptions{HandlerOptions: streamable.HandlerOptions{Auth: newProtector(t, auth.Options{})}}, func(s *server.Server) {})
 	defer l.cancel()
 	w, err := http.Post(l.url, "application/json", strings.NewReader("{}"))
 	if err != nil {
@@ -446,7 +446,7 @@ func TestListenAndServePublishesMetadata(t *testing.T) {
 // principal.
 func TestTaskOutlivesItsToken(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newServer(t, server.Config{Tasks: task.Config{Store: memory.New()}})
+		s := newServer(t, server.Options{Tasks: task.Options{Store: memory.New()}})
 		server.AddTool(s, "slow", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			time.Sleep(20 * time.Minute)
 			i, ok := c.Identity()
@@ -455,7 +455,7 @@ func TestTaskOutlivesItsToken(t *testing.T) {
 			}
 			return i.Subject + " " + c.Principal(), nil
 		}, server.Tasks(receiver.Support{After: -1}), server.RequireScopes("short"))
-		h := must(s.Handler(&streamable.HandlerOptions{Auth: newProtector(t, auth.Config{})}))
+		h := must(s.Handler(&streamable.HandlerOptions{Auth: newProtector(t, auth.Options{})}))
 		defer s.Close()
 		defer h.Close()
 		sessionOf := func(era, token string) string {
@@ -490,10 +490,10 @@ func TestTaskOutlivesItsToken(t *testing.T) {
 
 func TestProtectedStatelessServer(t *testing.T) {
 	x := new(protectedServer)
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	x.add(s)
 	h := must(s.Handler(&streamable.HandlerOptions{
-		Auth: newProtector(t, auth.Config{}), Stateless: true,
+		Auth: newProtector(t, auth.Options{}), Stateless: true,
 		Access: streamable.Access{Principal: func(*http.Request) (string, error) { return "ignored", nil }},
 	}))
 	defer h.Close()
@@ -510,9 +510,9 @@ func TestProtectedStatelessServer(t *testing.T) {
 // URIs count once.
 func TestScopesOfManySubscriptions(t *testing.T) {
 	const limit = 50
-	s := newServer(t, server.Config{Limits: server.Limits{Subscriptions: limit}})
+	s := newServer(t, server.Options{Limits: server.Limits{Subscriptions: limit}})
 	new(protectedServer).add(s)
-	h := must(s.Handler(&streamable.HandlerOptions{Auth: newProtector(t, auth.Config{})}))
+	h := must(s.Handler(&streamable.HandlerOptions{Auth: newProtector(t, auth.Options{})}))
 	defer h.Close()
 	for _, test := range []struct {
 		distinct, repeated int // URIs

@@ -570,7 +570,7 @@ func TestCancelledSelectIsUndone(t *testing.T) {
 // What no task can take is refused.
 func TestSignalErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		none := newServer(t, server.Config{})
+		none := newServer(t, server.Options{})
 		if err := none.Signal(t.Context(), "x", "n", 1); err == nil {
 			t.Error("a server without tasks has accepted a signal")
 		}
@@ -840,7 +840,7 @@ func TestSelectWithOtherCases(t *testing.T) {
 func TestSelectInSession(t *testing.T) {
 	for _, revision := range []mcp.Revision{"2025-06-18", "2025-11-25"} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newServer(t, server.Config{})
+			s := newServer(t, server.Options{})
 			addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
 				asked := server.OnAnswer(func(ctx context.Context) (string, error) { return askName(ctx, c, "Who?") })
 				first, err := server.Select(ctx, c, "s", asked, server.After(10*time.Second))
@@ -883,7 +883,7 @@ func TestSelectInRounds(t *testing.T) {
 	for _, responds := range []bool{false, true} {
 		for _, deadline := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
-				s := newServer(t, server.Config{})
+				s := newServer(t, server.Options{})
 				steps := 0
 				addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
 					asked := server.OnAnswer(func(ctx context.Context) (string, error) { return askName(ctx, c, "Who?") })
@@ -936,7 +936,7 @@ func TestSelectInRounds(t *testing.T) {
 // nothing of signals.
 func TestSignalOfPromotedCall(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s, m := withTasksOf(t, server.Config{Tasks: task.Config{Recovery: task.Recovery{ParkAfter: time.Second}}, Session: session.Config{Principal: "ada"}}, memory.New(), func(s *server.Server) {
+		s, m := withTasksOf(t, server.Options{Tasks: task.Options{Recovery: task.Recovery{ParkAfter: time.Second}}, Session: session.Options{Principal: "ada"}}, memory.New(), func(s *server.Server) {
 			server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) { return payment(ctx, c) }, server.Durable())
 		})
 		c := connectModern(t, s)
@@ -969,7 +969,7 @@ func TestSignalFromOtherMember(t *testing.T) {
 		t.Run(fate, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := memory.NewFleet()
-				cfg := server.Config{Tasks: task.Config{Recovery: task.Recovery{ParkAfter: time.Second}, Member: task.Member{Tools: []string{"do"}}}, Session: session.Config{Principal: "ada"}}
+				cfg := server.Options{Tasks: task.Options{Recovery: task.Recovery{ParkAfter: time.Second}, Member: task.Member{Tools: []string{"do"}}}, Session: session.Options{Principal: "ada"}}
 				if fate == "running" {
 					cfg.Tasks.Recovery.ParkAfter = -1
 				}

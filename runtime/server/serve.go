@@ -26,12 +26,12 @@ const localPrincipal = "local"
 
 // ServeStdio serves one client over standard input and output, until the client ends the session,
 // ctx ends, or the process receives SIGINT or SIGTERM. Running calls then have 5 seconds to finish,
-// in addition to [Limits.Drain], or the Grace of [session.Config] if the client has ended the
+// in addition to [Limits.Drain], or the Grace of [session.Options] if the client has ended the
 // session. ServeStdio shuts down the server, as [Server.Shutdown] does. It waits at most as long for
 // handlers that ignore the end of their context. A second signal ends the process at once.
 //
 // The process serves one user. The session therefore has the principal "local", unless
-// [Config].Session names another, so that the client can list its tasks. ServeStdio sets
+// [Options].Session names another, so that the client can list its tasks. ServeStdio sets
 // [os.Stdout] to [os.Stderr], so that a stray print does not corrupt the messages.
 //
 // ServeStdio returns nil after such an end, the error of [Server.Start] if the server cannot start,

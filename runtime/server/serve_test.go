@@ -57,7 +57,7 @@ type listening struct {
 }
 
 // listen serves HTTP at a free port.
-func listen(t *testing.T, cfg *server.Config, o *server.ListenOptions, add func(*server.Server)) *listening {
+func listen(t *testing.T, cfg *server.Options, o *server.ListenOptions, add func(*server.Server)) *listening {
 	t.Helper()
 	urls := make(chan string, 1)
 	cfg.Logger = slog.New(urlHandler{slog.DiscardHandler, urls})
@@ -81,7 +81,7 @@ func TestListenAndServeEndsInOrder(t *testing.T) {
 	begun, release := make(chan struct{}), make(chan struct{})
 	var s *server.Server
 	path := "/" + rand.Text()
-	l := listen(t, &server.Config{Tasks: task.Config{Store: memory.New()}}, &server.ListenOptions{Path: path}, func(of *server.Server) {
+	l := listen(t, &server.Options{Tasks: task.Options{Store: memory.New()}}, &server.ListenOptions{Path: path}, func(of *server.Server) {
 		s = of
 		server.AddTool(s, "wait", "", func(context.Context, *server.Call, struct{}) (string, error) {
 			close(begun)
@@ -100,7 +100,7 @@ func TestListenAndServeEndsInOrder(t *testing.T) {
 	if other.StatusCode != http.StatusNotFound {
 		t.Errorf("another path: %s", other.Status)
 	}
-	c, err := client.Dial(t.Context(), l.url, &client.Options{Session: session.Config{Revisions: session.Revisions()}})
+	c, err := client.Dial(t.Context(), l.url, &client.Options{Session: session.Options{Revisions: session.Revisions()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func certificate(t *testing.T) (certFile, keyFile string, pool *x509.CertPool) {
 // A client that disconnects cancels its call, even if it has sent a part of the next request.
 func TestDisconnectOfPipeliningClientCancelsCall(t *testing.T) {
 	begun, cancelled := make(chan struct{}), make(chan struct{})
-	l := listen(t, &server.Config{}, &server.ListenOptions{HandlerOptions: streamable.HandlerOptions{Streams: streamable.Streams{KeepAlive: -1}}}, func(s *server.Server) {
+	l := listen(t, &server.Options{}, &server.ListenOptions{HandlerOptions: streamable.HandlerOptions{Streams: streamable.Streams{KeepAlive: -1}}}, func(s *server.Server) {
 		server.AddTool(s, "wait", "", func(ctx context.Context, _ *server.Call, _ struct{}) (string, error) {
 			close(begun)
 			<-ctx.Done()
@@ -206,7 +206,7 @@ func TestListenAndServeSpeaksTLS(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o.Access.Principal = func(*http.Request) (string, error) { return "ada", nil }
-			l := listen(t, &server.Config{Tasks: task.Config{Store: memory.New()}}, o, addHi)
+			l := listen(t, &server.Options{Tasks: task.Options{Store: memory.New()}}, o, addHi)
 			if !strings.HasPrefix(l.url, "https://") || !strings.HasSuffix(l.url, "/tools") {
 				t.Errorf("URL %s", l.url)
 			}
@@ -258,14 +258,14 @@ func TestListenAndServeFails(t *testing.T) {
 			return s.ListenAndServe(t.Context(), "127.0.0.1:0", &server.ListenOptions{CertFile: "missing.pem", KeyFile: "missing.pem"})
 		},
 	} {
-		s := newServer(t, server.Config{Logger: slog.New(slog.DiscardHandler)})
+		s := newServer(t, server.Options{Logger: slog.New(slog.DiscardHandler)})
 		if err := try(s); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	s := newServer(t, server.Config{Tasks: task.Config{Store: memory.New()}, Logger: slog.New(slog.DiscardHandler)})
+	s := newServer(t, server.Options{Tasks: task.Options{Store: memory.New()}, Logger: slog.New(slog.DiscardHandler)})
 	if err := s.ListenAndServe(ended, "127.0.0.1:0", nil); err != nil {
 		t.Errorf("with a context that has ended: %v", err)
 	}
@@ -273,7 +273,7 @@ func TestListenAndServeFails(t *testing.T) {
 
 func TestHandlerUsesOptions(t *testing.T) {
 	for _, o := range []*streamable.HandlerOptions{nil, {Stateless: true}} {
-		s := newServer(t, server.Config{})
+		s := newServer(t, server.Options{})
 		h := must(s.Handler(o))
 		w := postInitialize(h)
 		if id := w.Header().Get("Mcp-Session-Id"); w.Code != http.StatusOK || (id == "") != (o != nil) {

@@ -27,7 +27,7 @@ import (
 // Server serves any number of sessions with one set of features. Its methods may be called by many
 // goroutines. [New] creates one; the zero Server is not usable: its methods panic.
 type Server struct {
-	cfg Config
+	cfg Options
 	log *slog.Logger // of the configuration; may be nil
 
 	handler session.Handler        // route, with the middleware for all methods
@@ -55,7 +55,7 @@ type Server struct {
 	forms sync.Map   // of the types of Elicit; a [reflect.Type] has a [*schemas.Form]
 
 	clientTasks    *requestor.Tasks // tasks that clients run
-	taskMiddleware session.Config   // the middleware of clientTasks
+	taskMiddleware session.Options  // the middleware of clientTasks
 
 	claiming sync.Mutex // held while an elicitation claims its id; taken before all other locks
 
@@ -84,7 +84,7 @@ type Server struct {
 // New returns a server without features. Name and version are sent to clients in the handshake; the
 // version may be the number of a build. The configuration cfg may be nil. Mistakes in the arguments
 // are recorded; see [Server.Err].
-func New(name, version string, cfg *Config) *Server {
+func New(name, version string, cfg *Options) *Server {
 	s := &Server{busID: rand.Text(), peers: map[*peer]struct{}{}, bySession: map[*session.Session]*peer{}, timers: map[string]*time.Timer{}}
 	if cfg != nil {
 		s.cfg = *cfg
@@ -132,7 +132,7 @@ func (s *Server) Serve(conn transport.Conn) (*session.Session, error) {
 	return s.serve(context.Background(), conn, "")
 }
 
-// serve is [Server.Serve]. The session has the given principal unless [Config].Session names one.
+// serve is [Server.Serve]. The session has the given principal unless [Options].Session names one.
 func (s *Server) serve(ctx context.Context, conn transport.Conn, principal string) (*session.Session, error) {
 	if conn == nil {
 		return nil, errors.New("server: nil connection")
@@ -148,7 +148,7 @@ func (s *Server) serve(ctx context.Context, conn transport.Conn, principal strin
 	if persister, ok := transport.As[transport.Persister](conn); ok {
 		p.restore(persister)
 	}
-	sess, err := s.openFor(p, func(result *mcp.InitializeResult, cfg *session.Config) *session.Session {
+	sess, err := s.openFor(p, func(result *mcp.InitializeResult, cfg *session.Options) *session.Session {
 		cfg.Principal = cmp.Or(cfg.Principal, principal)
 		return session.Serve(conn, result, cfg)
 	})
@@ -160,7 +160,7 @@ func (s *Server) serve(ctx context.Context, conn transport.Conn, principal strin
 }
 
 // openFor opens the session that start returns for a peer.
-func (s *Server) openFor(p *peer, start func(*mcp.InitializeResult, *session.Config) *session.Session) (sess *session.Session, err error) {
+func (s *Server) openFor(p *peer, start func(*mcp.InitializeResult, *session.Options) *session.Session) (sess *session.Session, err error) {
 	result, err := s.initializeResult()
 	if err != nil {
 		return nil, err
@@ -260,7 +260,7 @@ func (s *Server) run(ctx context.Context, conn transport.Conn, principal string)
 const shutdownGrace = 5 * time.Second
 
 // responder serves requests without a session; see NewResponder of the internals of a
-// [session.Config].
+// [session.Options].
 type responder interface {
 	transport.Responder
 	Shutdown(context.Context) error
@@ -393,7 +393,7 @@ func (s *Server) allPeers() []*peer {
 }
 
 // sessionConfig returns the configuration for the session of p.
-func (s *Server) sessionConfig(p *peer) *session.Config {
+func (s *Server) sessionConfig(p *peer) *session.Options {
 	cfg := s.cfg.Session
 	in := cfg.Internals(boundary.Caller{})
 	in.State, cfg.Handler, cfg.Hooks.Receiving = p, nil, []session.Middleware{p.receive}

@@ -54,7 +54,7 @@ func connectOver(t testing.TB, s *server.Server, with clientConfig, clientConn, 
 		t.Fatal(err)
 	}
 	c := &testClient{t: t}
-	cfg := &session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+	cfg := &session.Options{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 		if req.IsNotification() {
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -83,7 +83,7 @@ func connectOver(t testing.TB, s *server.Server, with clientConfig, clientConn, 
 }
 
 // newServer returns a server. It is closed at the end of the test.
-func newServer(t testing.TB, cfg server.Config) *server.Server {
+func newServer(t testing.TB, cfg server.Options) *server.Server {
 	t.Helper()
 	if cfg.Session.Logger == nil {
 		cfg.Session.Logger = slog.New(slog.DiscardHandler)
@@ -183,7 +183,7 @@ func text(t testing.TB, result string) string {
 
 func TestShutdownDoesNotWaitForStuckHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, server.Config{})
+		s := newServer(t, server.Options{})
 		release := make(chan struct{})
 		server.AddTool(s, "stuck", "", func(context.Context, *server.Call, struct{}) (string, error) {
 			<-release

@@ -130,7 +130,7 @@ func (s *Server) Err() error {
 // added later wait until then.
 //
 // Start fails with the errors of [Server.Err], with [session.ErrClosed] if the server was closed,
-// with the error of [Shared.Bus], and with those of [task.New] if there is a Config.Tasks.Store. In
+// with the error of [Shared.Bus], and with those of [task.New] if there is an Options.Tasks.Store. In
 // the last two cases, a later call tries again. If ctx ends during the recovery of tasks, Start
 // fails; later, ctx has no effect.
 //
@@ -325,5 +325,5 @@ func (s *Server) newManager(ctx context.Context, wrap func(task.Work) task.Work)
 }
 
 // Tasks returns the Manager of the server's tasks. It returns nil before the start, and without
-// Config.Tasks.Store. The server closes the Manager.
+// Options.Tasks.Store. The server closes the Manager.
 func (s *Server) Tasks() *task.Manager { return s.tasks.Load() }

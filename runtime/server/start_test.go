@@ -33,8 +33,8 @@ func here() string {
 
 // Each function that adds a feature records its error with the line of the call, and nothing starts.
 func TestMistakesAreRecordedWithTheirLine(t *testing.T) {
-	s := server.New("", "1", &server.Config{Info: mcp.Implementation{Version: "2"}, Features: server.Features{PageSize: -1}, Session: session.Config{Logger: slog.New(slog.DiscardHandler)}})
-	want := []string{here(), "server: empty name", "", `server: version "1" differs from "2" in Config.Info`, "", "server: negative Features.PageSize (-1)"}
+	s := server.New("", "1", &server.Options{Info: mcp.Implementation{Version: "2"}, Features: server.Features{PageSize: -1}, Session: session.Options{Logger: slog.New(slog.DiscardHandler)}})
+	want := []string{here(), "server: empty name", "", `server: version "1" differs from "2" in Options.Info`, "", "server: negative Features.PageSize (-1)"}
 	prompt := func(context.Context, *server.Call, map[string]string) (string, error) { return "", nil }
 	add := func(err error, at, text string) {
 		t.Helper()
@@ -46,7 +46,7 @@ func TestMistakesAreRecordedWithTheirLine(t *testing.T) {
 	err := server.AddTool[struct{}, string](s, "a", "", nil).Err()
 	add(err, here(), `server: tool "a": nil function`)
 	err = server.AddTool(s, "b", "", sayHi, server.Durable()).Err()
-	add(err, here(), `server: tool "b": tasks need Config.Tasks.Store`)
+	add(err, here(), `server: tool "b": tasks need Options.Tasks.Store`)
 	err = server.AddTool(s, "c", "", sayHi, server.DefineTool(func(t *mcp.Tool) { t.Name = "d" })).Err()
 	add(err, here(), `server: tool "c": DefineTool changed the name to "d"`)
 	err = server.AddTool(s, "e", "", sayHi, server.DefineTool(nil)).Err()
@@ -110,7 +110,7 @@ func previousLine(at string) string {
 // After the start, an error is logged, and the server continues.
 func TestMistakesAfterStartAreLogged(t *testing.T) {
 	var out bytes.Buffer
-	s := newServer(t, server.Config{Logger: slog.New(slog.NewTextHandler(&out, nil))})
+	s := newServer(t, server.Options{Logger: slog.New(slog.NewTextHandler(&out, nil))})
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestHandleOfInvalidFeatureHasItsError(t *testing.T) {
 // The error of Handler lists every mistake, and those of its options. Other handlers of the server
 // answer 500, without details.
 func TestServerWithMistakesHasNoHandler(t *testing.T) {
-	s := server.New("s", "1", &server.Config{Logger: slog.New(slog.DiscardHandler)})
+	s := server.New("s", "1", &server.Options{Logger: slog.New(slog.DiscardHandler)})
 	defer s.Close()
 	server.AddTool(s, "secret name", "", sayHi)
 	server.AddTool(s, "other name", "", sayHi)
@@ -166,7 +166,7 @@ func TestServerWithMistakesHasNoHandler(t *testing.T) {
 
 // Invalid options are the error of Handler also if the server runs.
 func TestHandlerOfRunningServerChecksItsOptions(t *testing.T) {
-	s := server.New("s", "1", &server.Config{Logger: slog.New(slog.DiscardHandler)})
+	s := server.New("s", "1", &server.Options{Logger: slog.New(slog.DiscardHandler)})
 	defer s.Close()
 	must(s.Handler(nil)).Close()
 	h, err := s.Handler(&streamable.HandlerOptions{Limits: streamable.Limits{Sessions: -3}})
@@ -193,7 +193,7 @@ func TestRecoverOfConfigServesUnknownTools(t *testing.T) {
 		first.Close()
 
 		var asked []string
-		cfg := server.Config{Session: session.Config{Principal: "ada"}, Tasks: task.Config{Recovery: task.Recovery{Recover: func(r task.Record) task.Work {
+		cfg := server.Options{Session: session.Options{Principal: "ada"}, Tasks: task.Options{Recovery: task.Recovery{Recover: func(r task.Record) task.Work {
 			asked = append(asked, part(string(r.Params), "name"))
 			return func(context.Context, *task.Run) (codec.Encoder, error) { return server.Text("from Recover"), nil }
 		}}}}
@@ -217,8 +217,8 @@ func TestRecoverOfConfigServesUnknownTools(t *testing.T) {
 func TestStartFailsWhileStoreIsInUse(t *testing.T) {
 	store := memory.New()
 	first, _ := withTasks(t, store, func(*server.Server) {})
-	second := newServer(t, server.Config{Tasks: task.Config{Store: store}})
-	failing := newServer(t, server.Config{Tasks: task.Config{Store: store}})
+	second := newServer(t, server.Options{Tasks: task.Options{Store: store}})
+	failing := newServer(t, server.Options{Tasks: task.Options{Store: store}})
 	for _, s := range []*server.Server{second, failing} {
 		if err := s.Start(t.Context()); !errors.Is(err, task.ErrInUse) || s.Tasks() != nil {
 			t.Errorf("got %v", err)
@@ -235,7 +235,7 @@ func TestStartFailsWhileStoreIsInUse(t *testing.T) {
 	if _, err := second.Tasks().Get(t.Context(), "", "x", nil); !errors.Is(err, task.ErrClosed) {
 		t.Errorf("the Manager of a closed server: %v", err)
 	}
-	third := newServer(t, server.Config{Tasks: task.Config{Store: store}})
+	third := newServer(t, server.Options{Tasks: task.Options{Store: store}})
 	third.Close()
 	if err := third.Start(t.Context()); !errors.Is(err, session.ErrClosed) {
 		t.Errorf("start of a closed server: %v", err)
@@ -263,7 +263,7 @@ func TestTaskSupportFollowsOption(t *testing.T) {
 
 // A client without a principal cannot list tasks, even if it ignores the declared capabilities.
 func TestTasksListNeedsPrincipal(t *testing.T) {
-	s, _ := withTasksOf(t, server.Config{}, memory.New(), func(*server.Server) {})
+	s, _ := withTasksOf(t, server.Options{}, memory.New(), func(*server.Server) {})
 	conn, there := inmemory.Pair(inmemory.Options{})
 	must(s.Serve(there))
 	defer conn.Close()

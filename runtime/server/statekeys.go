@@ -35,7 +35,7 @@ type stateKeys struct {
 	next   time.Time   // when the store is asked again after it has failed
 }
 
-func newStateKeys(cfg *Config) *stateKeys {
+func newStateKeys(cfg *Options) *stateKeys {
 	k := &stateKeys{logger: cfg.Logger}
 	switch {
 	case len(cfg.Shared.StateKeys) > 0:

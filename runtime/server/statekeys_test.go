@@ -37,7 +37,7 @@ func (u *unreadable) Create(ctx context.Context, r task.Record) (task.Record, er
 func TestDefaultStateKeyIsInStoreOfTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := func(store task.Store) *server.Server {
-			s := newServer(t, server.Config{Tasks: task.Config{Store: store}})
+			s := newServer(t, server.Options{Tasks: task.Options{Store: store}})
 			addTool(s, func(ctx context.Context, c *server.Call) (string, error) { return askName(ctx, c, "Who?") })
 			return s
 		}
@@ -71,7 +71,7 @@ func TestDefaultStateKeyIsInStoreOfTasks(t *testing.T) {
 
 func TestDefaultStateKeyWithoutStoreEndsWithServer(t *testing.T) {
 	start := func() *server.Server {
-		s := newServer(t, server.Config{})
+		s := newServer(t, server.Options{})
 		addTool(s, func(ctx context.Context, c *server.Call) (string, error) { return askName(ctx, c, "Who?") })
 		return s
 	}

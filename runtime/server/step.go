@@ -23,7 +23,7 @@ import (
 //
 // The result of a step is recorded as follows:
 //   - In a task of a Durable tool, it is in the journal of the task, and is stored before Step
-//     returns. [task.Config].Limits.Journal limits the size of the journal: a step whose result
+//     returns. [task.Options].Limits.Journal limits the size of the journal: a step whose result
 //     exceeds it fails the call, whatever the handler returns.
 //   - In a plain call of a revision without sessions, it travels to the client and back with each
 //     round of input requests. It is sealed. [Limits.State] limits the size of all results
@@ -106,10 +106,10 @@ func IdempotencyKey(ctx context.Context) string { return rerun.IdempotencyKey(ct
 // handler wait for the rest of it.
 //
 // In a task of a [Durable] tool, the wait survives a restart of the server. A handler that waits
-// longer than [task.Config].Recovery.ParkAfter is parked: Sleep returns an [*InputRequiredError],
+// longer than [task.Options].Recovery.ParkAfter is parked: Sleep returns an [*InputRequiredError],
 // the handler returns it, and the server calls the handler again, from its top, when the sleep
 // ends. A task that expires first never wakes: for sleeps of more than an hour, set Default and Max
-// in the TTL of [Config].Tasks. A plain call waits as long as its client does; in revisions without
+// in the TTL of [Options].Tasks. A plain call waits as long as its client does; in revisions without
 // sessions, an input request of another branch ends the wait with an [*InputRequiredError], and the
 // next round waits for the rest. Names of sleeps follow the rules for names of steps.
 //

@@ -26,7 +26,7 @@ import (
 // result of each.
 func inBothEras(t *testing.T, f func(ctx context.Context, c *server.Call) (string, error)) (inSession, inRounds string) {
 	t.Helper()
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	addTool(s, f)
 	c := connect(t, s, clientConfig{capabilities: clientCapabilities(t, everyInput), handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 		return session.Raw(respondToAll(req.Method, string(req.Params))), nil
@@ -111,7 +111,7 @@ func TestReplaying(t *testing.T) {
 //
 // Proves M-MRTR-11.
 func TestStepOfRepeatedRoundHasTheSameKey(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	charges := map[string]int{}
 	addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
 		if _, err := askName(ctx, c, "Who pays?"); err != nil {
@@ -362,7 +362,7 @@ func TestMisuseOfSteps(t *testing.T) {
 
 func TestHandlerThatIsNotDeterministicFails(t *testing.T) {
 	log := new(bytes.Buffer)
-	s := newServer(t, server.Config{Logger: slog.New(slog.NewTextHandler(log, nil))})
+	s := newServer(t, server.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
 	clock := 0
 	addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
 		clock++
@@ -382,7 +382,7 @@ func TestHandlerThatIsNotDeterministicFails(t *testing.T) {
 }
 
 func TestStateIsLimited(t *testing.T) {
-	s := newServer(t, server.Config{Limits: server.Limits{State: 2000}})
+	s := newServer(t, server.Options{Limits: server.Limits{State: 2000}})
 	addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
 		req, _ := session.FromContext(ctx)
 		size := 100
@@ -525,7 +525,7 @@ func TestGeneratedHandlersHaveOneResult(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		x := &execution{mu: new(sync.Mutex)}
 		p := generate(r, "p", 3)
-		cfg := server.Config{Shared: server.Shared{StateKeys: [][]byte{bytes.Repeat([]byte("k"), 32)}}}
+		cfg := server.Options{Shared: server.Shared{StateKeys: [][]byte{bytes.Repeat([]byte("k"), 32)}}}
 		servers := make([]*server.Server, 2)
 		clients := make([]*roundClient, len(servers))
 		for i := range servers {

@@ -22,7 +22,7 @@ import (
 // Proves RES-08.
 func TestMaxURI(t *testing.T) {
 	const limit = 100
-	s := newServer(t, server.Config{Limits: server.Limits{URI: limit}})
+	s := newServer(t, server.Options{Limits: server.Limits{URI: limit}})
 	server.AddTemplate(s, "x://{name}", "x", readText)
 	c := connect(t, s, clientConfig{})
 	longest := "x://" + strings.Repeat("a", limit-4)
@@ -41,7 +41,7 @@ func TestMaxURI(t *testing.T) {
 }
 
 func TestMaxSubscriptionBytes(t *testing.T) {
-	s := newServer(t, server.Config{Limits: server.Limits{SubscriptionBytes: 20}})
+	s := newServer(t, server.Options{Limits: server.Limits{SubscriptionBytes: 20}})
 	server.AddTemplate(s, "x://{name}", "x", readText)
 	c := connect(t, s, clientConfig{})
 	c.expect("resources/subscribe", `{"uri":"x://aaaaaa"}`, `{}`)
@@ -53,7 +53,7 @@ func TestMaxSubscriptionBytes(t *testing.T) {
 }
 
 func TestSubscriptionsDoNotRetainMessages(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	server.AddTemplate(s, "x://{name}", "x", readText)
 	c := connect(t, s, clientConfig{})
 	before, accepted := heap(), 0
@@ -88,7 +88,7 @@ func TestSubscriptionCallbacksDoNotOverlap(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var events []string
 			proceed := make(chan struct{})
-			s := newServer(t, server.Config{
+			s := newServer(t, server.Options{
 				Hooks: server.Hooks{
 					Subscribe: func(context.Context, *server.Call, string) error {
 						events = append(events, "subscribe")
@@ -143,7 +143,7 @@ func TestSubscriptionCallbacksDoNotOverlap(t *testing.T) {
 // or not.
 func TestSubscriptionCallbacksMayPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, server.Config{
+		s := newServer(t, server.Options{
 			Hooks: server.Hooks{
 				Subscribe: func(_ context.Context, _ *server.Call, uri string) error {
 					if uri == "x:bad" {
@@ -175,7 +175,7 @@ func TestSubscriptionCallbacksMayPanic(t *testing.T) {
 func TestChangesDuringHandshakeAreAnnounced(t *testing.T) {
 	for _, inside := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newServer(t, server.Config{})
+			s := newServer(t, server.Options{})
 			server.AddTool(s, "a", "", sayHi)
 			clientConn, serverConn := inmemory.Pair(inmemory.Options{})
 			handshake := func() {
@@ -192,7 +192,7 @@ func TestChangesDuringHandshakeAreAnnounced(t *testing.T) {
 				synctest.Wait()
 				send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 			}
-			must(server.Open(s, func(result *mcp.InitializeResult, cfg *session.Config) *session.Session {
+			must(server.Open(s, func(result *mcp.InitializeResult, cfg *session.Options) *session.Session {
 				sess := session.Serve(serverConn, result, cfg)
 				if inside {
 					handshake()

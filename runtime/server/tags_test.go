@@ -99,7 +99,7 @@ func TestArgumentsComplyWithStructTags(t *testing.T) {
 			M int `json:"m" default:"4"`
 		} `json:"inner,omitzero"`
 	}
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	server.AddTool(s, "paint", "", func(_ context.Context, _ *server.Call, in in) (string, error) {
 		return in.Color + strings.Repeat("!", in.N) + strings.Repeat("?", in.Inner.M), nil
 	})
@@ -225,7 +225,7 @@ func TestTypesDefineTheirSchema(t *testing.T) {
 		Root   tree             `json:"a/b c"`
 		Others map[string]*tree `json:"o"`
 	}
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	server.AddTool(s, "count", "", func(_ context.Context, _ *server.Call, in in) ([]int, error) {
 		return []int{len(in.Root.Kids), len(in.Others)}, nil
 	})
@@ -242,7 +242,7 @@ func TestTypesDefineTheirSchema(t *testing.T) {
 }
 
 func TestDefineType(t *testing.T) {
-	s := newServer(t, server.Config{Features: server.Features{Types: []server.TypeDefinition{server.DefineType[foreign](point), server.DefineType[cents](`{"type":"number"}`)}}})
+	s := newServer(t, server.Options{Features: server.Features{Types: []server.TypeDefinition{server.DefineType[foreign](point), server.DefineType[cents](`{"type":"number"}`)}}})
 	f := func(_ context.Context, _ *server.Call, in member[foreign]) (foreign, error) { return in.V, nil }
 	server.AddTool(s, "a", "", f)
 	server.AddTool(s, "b", "", f, server.DefineType[foreign](`{"type":"array"}`))
@@ -272,10 +272,10 @@ func TestInvalidSchemasOfTypesAreRejected(t *testing.T) {
 	check(addToolError[embeds](t), "server_test.embeds has the method JSONSchema of the embedded type server_test.Ruled; give it one of its own, or name the field")
 	_, err := server.SchemaFor[int](server.DefineType[int](`true`))
 	check(err, "server: no schema for type int: schema of type int: want a JSON object")
-	err = server.New("x", "1", &server.Config{Features: server.Features{Types: []server.TypeDefinition{{}, server.DefineType[int](`{"type":"x"}`), server.DefineType[int](`{}`)}}}).Err()
-	check(err, "server: Config.Features.Types: zero TypeDefinition; use DefineType")
-	check(err, "server: Config.Features.Types: schema of type int: invalid schema")
-	check(err, "server: Config.Features.Types: type int is defined twice")
+	err = server.New("x", "1", &server.Options{Features: server.Features{Types: []server.TypeDefinition{{}, server.DefineType[int](`{"type":"x"}`), server.DefineType[int](`{}`)}}}).Err()
+	check(err, "server: Options.Features.Types: zero TypeDefinition; use DefineType")
+	check(err, "server: Options.Features.Types: schema of type int: invalid schema")
+	check(err, "server: Options.Features.Types: type int is defined twice")
 }
 
 // addOutput adds a tool with the given output.
@@ -300,7 +300,7 @@ func TestOutputOfOtherTypesIsWrapped(t *testing.T) {
 		`{"type":"string","enum":["a","b"]} "b"`: func(s *server.Server) { addOutput(t, s, "x", ruled("b")) },
 	} {
 		schema, out, _ := strings.Cut(want, " ")
-		s := newServer(t, server.Config{})
+		s := newServer(t, server.Options{})
 		add(s)
 		c := connect(t, s, clientConfig{})
 		c.expect("tools/list", "", `{"tools":[{"name":"x","inputSchema":{"type":"object","additionalProperties":false},"outputSchema":{"type":"object","properties":{"result":`+schema+`},"required":["result"],"additionalProperties":false}}]}`)
@@ -308,7 +308,7 @@ func TestOutputOfOtherTypesIsWrapped(t *testing.T) {
 		c.expect("tools/call", `{"name":"x"}`, `{"content":[{"type":"text","text":`+string(text)+`}],"structuredContent":{"result":`+out+`}}`)
 	}
 	// A pointer to a struct is the struct.
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	addOutput(t, s, "x", &ident{5})
 	connect(t, s, clientConfig{}).expect("tools/call", `{"name":"x"}`, `{"content":[{"type":"text","text":"{\"id\":5}"}],"structuredContent":{"id":5}}`)
 }
@@ -329,6 +329,6 @@ func TestAddToolRejectsAmbiguousOutput(t *testing.T) {
 }
 
 func outputError[Out any](t *testing.T) error {
-	err := server.AddTool(newServer(t, server.Config{}), "x", "", func(context.Context, *server.Call, struct{}) (out Out, err error) { return }).Err()
+	err := server.AddTool(newServer(t, server.Options{}), "x", "", func(context.Context, *server.Call, struct{}) (out Out, err error) { return }).Err()
 	return err
 }

@@ -48,11 +48,11 @@ func orderTool(ctx context.Context, c *server.Call, in struct {
 // of the test.
 func withTasks(t *testing.T, store task.Store, add func(*server.Server)) (*server.Server, *task.Manager) {
 	t.Helper()
-	return withTasksOf(t, server.Config{Session: session.Config{Principal: "ada"}}, store, add)
+	return withTasksOf(t, server.Options{Session: session.Options{Principal: "ada"}}, store, add)
 }
 
 // withTasksOf is withTasks for a configuration.
-func withTasksOf(t *testing.T, cfg server.Config, store task.Store, add func(*server.Server)) (*server.Server, *task.Manager) {
+func withTasksOf(t *testing.T, cfg server.Options, store task.Store, add func(*server.Server)) (*server.Server, *task.Manager) {
 	t.Helper()
 	cfg.Tasks.Store = store
 	s := newServer(t, cfg)
@@ -125,13 +125,13 @@ func TestStoreDeclaresCapabilitiesOfTasks(t *testing.T) {
 		}
 		return string(must(codec.Marshal(tasks)))
 	}
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	server.AddTool(s, "x", "", sayHi)
 	equalJSON(t, "without tasks", "", declared(s))
 
 	s, _ = withTasks(t, memory.New(), func(*server.Server) {})
 	equalJSON(t, "with a principal", `{"cancel":{},"list":{},"requests":{"tools":{"call":{}}}}`, declared(s))
-	s, _ = withTasksOf(t, server.Config{}, memory.New(), func(*server.Server) {})
+	s, _ = withTasksOf(t, server.Options{}, memory.New(), func(*server.Server) {})
 	equalJSON(t, "without a principal", `{"cancel":{},"requests":{"tools":{"call":{}}}}`, declared(s))
 }
 
@@ -228,7 +228,7 @@ func TestCallRateLimitsRequestsAndNotWork(t *testing.T) {
 				s.AddRawTool(mcp.Tool{Name: "work"}, run, server.Tasks(receiver.Support{Mode: mcp.TaskSupportRequired, Restartable: true}))
 			}
 		}
-		cfg := server.Config{Limits: server.Limits{Calls: 1}}
+		cfg := server.Options{Limits: server.Limits{Calls: 1}}
 		first, m := withTasksOf(t, cfg, store, tool(true))
 		c := connect(t, first, clientConfig{})
 		const n = 5
@@ -281,7 +281,7 @@ func TestCancellationEndsToolContext(t *testing.T) {
 
 func TestShutdownWaitsForCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, server.Config{})
+		s := newServer(t, server.Options{})
 		server.AddTool(s, "slow", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			time.Sleep(time.Minute)
 			return "done", nil
@@ -315,7 +315,7 @@ func TestShutdownWaitsForCalls(t *testing.T) {
 func TestRunShutsDownWhenContextEnds(t *testing.T) {
 	for _, tt := range []struct{ work, want time.Duration }{{time.Second, time.Second}, {time.Minute, 5 * time.Second}} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newServer(t, server.Config{})
+			s := newServer(t, server.Options{})
 			server.AddTool(s, "slow", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 				select {
 				case <-time.After(tt.work):
@@ -358,7 +358,7 @@ func TestRunShutsDownWhenContextEnds(t *testing.T) {
 // Proves TASK-03, TASK-46.
 func TestHandlerCreatesTasksOfClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, server.Config{Limits: server.Limits{InputTimeout: time.Second}})
+		s := newServer(t, server.Options{Limits: server.Limits{InputTimeout: time.Second}})
 		server.AddTool(s, "sample", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			h, err := c.SampleTask(ctx, &mcp.CreateMessageRequestParams{MaxTokens: 10})
 			if err != nil {
@@ -396,7 +396,7 @@ func TestHandlerCreatesTasksOfClient(t *testing.T) {
 			time.Sleep(time.Minute)
 			return "", c.Log(ctx, mcp.LoggingLevelWarning, "helper", "helped")
 		})
-		tasks, err := task.New(t.Context(), task.Config{Store: memory.New(), Updates: task.Updates{Poll: 24 * time.Hour}})
+		tasks, err := task.New(t.Context(), task.Options{Store: memory.New(), Updates: task.Updates{Poll: 24 * time.Hour}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -523,7 +523,7 @@ func (n *taskLog) take() []string {
 //
 // Proves TASK-01.
 func TestTasksAreDeclaredOnlyIfOffered(t *testing.T) {
-	without := connect(t, newServer(t, server.Config{}), clientConfig{})
+	without := connect(t, newServer(t, server.Options{}), clientConfig{})
 	if got := without.Server().Capabilities.Tasks; got != nil {
 		t.Errorf("declared without tasks: %+v", got)
 	}

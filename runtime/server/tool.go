@@ -86,7 +86,7 @@ func ToolOptions(options ...ToolOption) ToolOption {
 // done in a [Step], waited for in [Sleep] or asked the user for is not done again: it is in the
 // journal of the task. Everything else happens in each run. If the end of the server interrupts a
 // Step, a Sleep or an input request, the function runs again whatever it returns. It needs
-// a Store in [Config].Tasks. It is short for [Tasks] with a Restartable [receiver.Support].
+// a Store in [Options].Tasks. It is short for [Tasks] with a Restartable [receiver.Support].
 //
 // In revisions without sessions, the call of a client that has declared the Tasks extension becomes
 // a task before its first Step, Sleep or input request, however short it is. If the task cannot be
@@ -112,7 +112,7 @@ func Version(version string, accepted ...string) ToolOption {
 
 // Tasks lets clients call the tool as a task, and sets how such a task runs; see
 // [receiver.Support]. With the Tasks extension, the server makes a task of a call that takes longer
-// than After of the Support. The zero Mode means optional. It needs a Store in [Config].Tasks.
+// than After of the Support. The zero Mode means optional. It needs a Store in [Options].Tasks.
 // Without the option, the Execution of the tool's description says whether the tool can be called
 // as a task. The default is that it cannot.
 func Tasks(support receiver.Support) ToolOption {
@@ -122,9 +122,9 @@ func Tasks(support receiver.Support) ToolOption {
 
 // MaxRunning limits how many calls of the tool run at once. The limit holds for all processes of a
 // fleet together, and for this process if the store of the tasks is not shared. Further tasks wait
-// without a goroutine; see [task.Config].Limits.Tool. Further plain calls wait, too, until the
+// without a goroutine; see [task.Options].Limits.Tool. Further plain calls wait, too, until the
 // client cancels them. The principals that wait have turns. A call with the Tasks extension is a
-// task from its beginning. It needs a Store in [Config].Tasks.
+// task from its beginning. It needs a Store in [Options].Tasks.
 func MaxRunning(n int) ToolOption {
 	return toolOption(func(t *tool) { t.limited, t.maxRunning = true, n })
 }
@@ -268,13 +268,13 @@ func (s *Server) declareTool(def mcp.Tool, options []ToolOption) (tool, error) {
 		return tool{}, fmt.Errorf("server: tool %q: DefineTool changed the name to %q", def.Name, t.def.Name)
 	}
 	if t.support.Mode != "" && t.support.Mode != mcp.TaskSupportForbidden && s.cfg.Tasks.Store == nil {
-		return tool{}, fmt.Errorf("server: tool %q: tasks need Config.Tasks.Store", def.Name)
+		return tool{}, fmt.Errorf("server: tool %q: tasks need Options.Tasks.Store", def.Name)
 	}
 	switch {
 	case t.limited && t.maxRunning < 1:
 		return tool{}, fmt.Errorf("server: tool %q: MaxRunning (%d) is less than 1", def.Name, t.maxRunning)
 	case t.limited && s.cfg.Tasks.Store == nil:
-		return tool{}, fmt.Errorf("server: tool %q: MaxRunning needs Config.Tasks.Store", def.Name)
+		return tool{}, fmt.Errorf("server: tool %q: MaxRunning needs Options.Tasks.Store", def.Name)
 	}
 	t.support.Labels = together(t.support.Labels, t.labels)
 	if _, err := taskrules.LabelSet(t.support.Labels); err != nil {

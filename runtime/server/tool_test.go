@@ -34,7 +34,7 @@ func add(ctx context.Context, c *server.Call, in terms) (sum, error) {
 
 // Proves TOOL-01, TOOL-02, TOOL-09, SDK-01, SDK-02.
 func TestAddTool(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	server.AddTool(s, "add", "Adds two numbers.", add, server.DefineTool(func(t *mcp.Tool) {
 		t.Title = new("Sum")
 		t.Annotations = &mcp.ToolAnnotations{ReadOnlyHint: new(true)}
@@ -60,7 +60,7 @@ func TestAddTool(t *testing.T) {
 
 // A tool may return the bytes of a file.
 func TestTextIsMadeUTF8(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	server.AddTool(s, "read", "", func(context.Context, *server.Call, struct{}) (string, error) { return "a\xff\xfeb", nil })
 	c := connect(t, s, clientConfig{})
 	c.expect("tools/call", `{"name":"read"}`, `{"content":[{"type":"text","text":"a\ufffdb"}]}`)
@@ -74,7 +74,7 @@ func TestAddRawToolRejectsNilServer(t *testing.T) {
 
 // Proves TOOL-05, TOOL-06, SDK-02.
 func TestToolErrorsAreResults(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	server.AddTool(s, "add", "", add)
 	server.AddTool(s, "reject", "", func(context.Context, *server.Call, struct{}) (string, error) {
 		return "", &jsonrpc.Error{Code: -7, Message: "not you"}
@@ -108,7 +108,7 @@ func TestToolErrorsAreResults(t *testing.T) {
 
 // Proves TOOL-03, TOOL-12.
 func TestToolReturnsAllKindsOfContent(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	blocks := []mcp.ContentBlock{
 		&mcp.TextContent{Text: "t"}, &mcp.ImageContent{Data: "aQ==", MIMEType: "image/png"}, &mcp.AudioContent{Data: "aQ==", MIMEType: "audio/wav"},
 		&mcp.ResourceLink{Name: "hidden", URI: "x://hidden"}, &mcp.EmbeddedResource{Resource: &mcp.TextResourceContents{URI: "x://y", Text: "e"}},
@@ -129,7 +129,7 @@ func TestToolReturnsAllKindsOfContent(t *testing.T) {
 
 // Proves TOOL-07.
 func TestStructuredOutputCompliesWithItsSchema(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	var def mcp.Tool
 	if err := codec.Unmarshal([]byte(`{"name":"raw","inputSchema":{"type":"object","properties":{"give":{}}},"outputSchema":{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}}`), &def); err != nil {
 		t.Fatal(err)
@@ -149,7 +149,7 @@ func TestStructuredOutputCompliesWithItsSchema(t *testing.T) {
 }
 
 func TestStructuredOutputIsAnObject(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	var output string
 	server.AddTool(s, "t", "", func(context.Context, *server.Call, struct{}) (*mcp.CallToolResult, error) {
 		return &mcp.CallToolResult{StructuredContent: json.RawMessage(output)}, nil
@@ -165,7 +165,7 @@ func TestStructuredOutputIsAnObject(t *testing.T) {
 
 // Proves TOOL-10, SCHEMA-02, SCHEMA-03, M-TOOL-02, M-SCHEMA-02.
 func TestAddToolRejectsInvalidDefinitions(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	raw := func(context.Context, *server.Call, json.RawMessage) (*mcp.CallToolResult, error) {
 		return server.Text(""), nil
 	}
@@ -219,7 +219,7 @@ func TestAddToolRejectsInvalidDefinitions(t *testing.T) {
 
 // Proves SCHEMA-01, SCHEMA-02, TOOL-13, M-TOOL-02, M-TOOL-05, M-TOOL-06, M-SCHEMA-01, M-SCHEMA-02.
 func TestToolSchemasAreListedAndApplied(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	schemas := map[string]string{
 		"new":      `{"type":"object","$defs":{"short":{"type":"string","maxLength":3}},"properties":{"a":{"$ref":"#/$defs/short"}},"allOf":[{"required":["a"]}],"unevaluatedProperties":false}`,
 		"draft-07": `{"type":"object","$schema":"http://json-schema.org/draft-07/schema#","definitions":{"short":{"type":"string","maxLength":3}},"properties":{"a":{"$ref":"#/definitions/short","minLength":100}},"required":["a"],"additionalProperties":false}`, // keywords beside $ref are ignored
@@ -272,7 +272,7 @@ func inputSchemaOf(t *testing.T, list, name string) string {
 }
 
 func TestReportedFaultsAreLimited(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	server.AddTool(s, "add", "", add)
 	c := connect(t, s, clientConfig{})
 	many := strings.Repeat("7,", 1000) + "7"
@@ -290,7 +290,7 @@ func TestReportedFaultsAreLimited(t *testing.T) {
 }
 
 func TestDefaultsAreDecoded(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	server.AddTool(s, "add", "", add, server.DefineTool(func(t *mcp.Tool) {
 		t.InputSchema = mcp.ToolInputSchema{Properties: json.RawMessage(`{"a":{"type":"integer","default":40},"b":{"type":"integer"}}`), Required: []string{"b"}}
 	}))
@@ -305,7 +305,7 @@ func TestDefaultsAreDecoded(t *testing.T) {
 
 // Proves TOOL-13, COMPL-05.
 func TestCallRate(t *testing.T) {
-	s := newServer(t, server.Config{Limits: server.Limits{Calls: 0.001}})
+	s := newServer(t, server.Options{Limits: server.Limits{Calls: 0.001}})
 	server.AddPrompt(s, "p", "", func(context.Context, *server.Call, map[string]string) ([]mcp.PromptMessage, error) {
 		return []mcp.PromptMessage{}, nil
 	}, server.DefinePrompt(func(p *mcp.Prompt) { p.Arguments = []mcp.PromptArgument{{Name: "a"}} }), server.Complete("a", server.OneOf("x")))
@@ -357,7 +357,7 @@ func TestInvalidContentIsNotSent(t *testing.T) {
 		"nil contents":            {embedded((*mcp.TextResourceContents)(nil)), "resource without contents"},
 		"nil binary contents":     {embedded((*mcp.BlobResourceContents)(nil)), "resource without contents"},
 	} {
-		s := newServer(t, server.Config{})
+		s := newServer(t, server.Options{})
 		server.AddTool(s, "x", "", func(context.Context, *server.Call, struct{}) ([]mcp.ContentBlock, error) {
 			return []mcp.ContentBlock{&mcp.TextContent{}, tt.block}, nil
 		})
@@ -389,7 +389,7 @@ func TestInvalidContentIsNotSent(t *testing.T) {
 		"media type":           {Role: mcp.RoleUser, Content: embedded(&mcp.TextResourceContents{URI: "x:y"})},
 		"without a media type": {Role: mcp.RoleUser, Content: embedded(&mcp.BlobResourceContents{URI: "x:y"})},
 	} {
-		s := newServer(t, server.Config{})
+		s := newServer(t, server.Options{})
 		server.AddPrompt(s, "x", "", func(context.Context, *server.Call, map[string]string) ([]mcp.PromptMessage, error) {
 			return []mcp.PromptMessage{m}, nil
 		})
@@ -402,7 +402,7 @@ func TestInvalidContentIsNotSent(t *testing.T) {
 
 // Invalid UTF-8 in the text of an error is replaced.
 func TestToolErrorTextIsValidUTF8(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	server.AddTool(s, "x", "", func(context.Context, *server.Call, struct{}) (string, error) {
 		return "", errors.New("file a\xff is missing")
 	})
@@ -410,7 +410,7 @@ func TestToolErrorTextIsValidUTF8(t *testing.T) {
 }
 
 func TestPartialResultsAreAnnounced(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	meta := &mcp.MetaObject{}
 	meta.Extra.Set("example.com/a", []byte("1"))
 	h := server.AddTool(s, "x", "", sayHi, server.DefineTool(func(t *mcp.Tool) { t.Meta = meta }), server.DefineTool(partial.Announce))
@@ -426,7 +426,7 @@ func TestPartialResultsAreAnnounced(t *testing.T) {
 
 // Proves JSONRPC-14.
 func TestErrorMessageIsOneSentence(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	schema := new(mcp.ToolOutputSchema)
 	if err := codec.Unmarshal([]byte(`{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"string"},"c":{"type":"string"}}}`), schema); err != nil {
 		t.Fatal(err)

@@ -47,11 +47,11 @@ func addFeatures(s *server.Server, o server.FeatureOption) {
 func TestHiddenFeaturesDoNotExist(t *testing.T) {
 	everything := server.VisibleTo(func(*server.Call) bool { return true })
 	for name, test := range map[string]struct {
-		cfg    server.Config
+		cfg    server.Options
 		option server.FeatureOption
 	}{
 		"option": {option: server.VisibleTo(forAnn)},
-		"configuration": {server.Config{Features: server.Features{Visible: func(c *server.Call, f server.Feature) bool {
+		"configuration": {server.Options{Features: server.Features{Visible: func(c *server.Call, f server.Feature) bool {
 			return forAnn(c) || !slices.Contains([]server.Feature{
 				{Kind: server.KindTool, Name: "secret"}, {Kind: server.KindPrompt, Name: "secret"},
 				{Kind: server.KindResource, Name: "static:secret"}, {Kind: server.KindTemplate, Name: "secret://{x}"},
@@ -115,7 +115,7 @@ func panics() bool { panic("no decision") }
 // A hidden tool cannot be called as a task, whatever its task support.
 func TestHiddenToolIsUnknownAsTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg := server.Config{Session: session.Config{Principal: "bob"}, Tasks: task.Config{Store: memory.New()}}
+		cfg := server.Options{Session: session.Options{Principal: "bob"}, Tasks: task.Options{Store: memory.New()}}
 		s := newServer(t, cfg)
 		required := server.DefineTool(func(t *mcp.Tool) { t.Execution = &mcp.ToolExecution{TaskSupport: new(mcp.TaskSupportRequired)} })
 		server.AddTool(s, "forbidden", "", sayHi, server.VisibleTo(forAnn))
@@ -157,7 +157,7 @@ func TestRecoveredTaskIsNotHidden(t *testing.T) {
 
 // Pages are full although features are hidden, and a cursor names no hidden feature.
 func TestPagesSkipHiddenFeatures(t *testing.T) {
-	s := newServer(t, server.Config{Features: server.Features{PageSize: 3}})
+	s := newServer(t, server.Options{Features: server.Features{PageSize: 3}})
 	var want []string
 	for i := range 20 {
 		name := fmt.Sprintf("t%02d", i)
@@ -185,7 +185,7 @@ func BenchmarkVisibleTools(b *testing.B) {
 			return []server.ToolOption{server.VisibleTo(func(c *server.Call) bool { return i%100 == 0 && c.Principal() == "ann" })}
 		}},
 	} {
-		s := newServer(b, server.Config{Session: session.Config{Principal: "ann"}})
+		s := newServer(b, server.Options{Session: session.Options{Principal: "ann"}})
 		for i := range 10_000 {
 			s.AddRawTool(mcp.Tool{Name: fmt.Sprintf("t%05d", i)}, nothing, test.option(i)...)
 		}

@@ -35,8 +35,8 @@ func BenchmarkWatchedTasks(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
 		store := memory.New()
-		s := newServer(b, server.Config{Limits: server.Limits{Subscriptions: 1e6, SubscriptionBytes: 1 << 30},
-			Tasks: task.Config{Store: store, Limits: task.Limits{Tasks: -1, Bytes: -1, Burst: -1}}, Session: session.Config{Principal: "ann"}})
+		s := newServer(b, server.Options{Limits: server.Limits{Subscriptions: 1e6, SubscriptionBytes: 1 << 30},
+			Tasks: task.Options{Store: store, Limits: task.Limits{Tasks: -1, Bytes: -1, Burst: -1}}, Session: session.Options{Principal: "ann"}})
 		if err := s.Start(b.Context()); err != nil {
 			b.Fatal(err)
 		}

@@ -19,7 +19,7 @@ import (
 
 // Nil arguments and the zero Handle cause errors, not panics.
 func TestNilArgumentsAreErrors(t *testing.T) {
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	get := func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil }
 	h := server.AddTool(s, "x", "", sayHi)
 	for name, do := range map[string]func() error{
@@ -67,16 +67,16 @@ func TestNilArgumentsAreErrors(t *testing.T) {
 	})
 }
 
-// If Config.Features.Capabilities panics, Serve fails, and the server can open further sessions.
+// If Options.Features.Capabilities panics, Serve fails, and the server can open further sessions.
 func TestCapabilitiesPanicFailsServe(t *testing.T) {
 	panics := true
-	s := newServer(t, server.Config{Features: server.Features{Capabilities: func(*mcp.ServerCapabilities) {
+	s := newServer(t, server.Options{Features: server.Features{Capabilities: func(*mcp.ServerCapabilities) {
 		if panics {
 			panic("no")
 		}
 	}}})
 	_, serverConn := inmemory.Pair(inmemory.Options{})
-	if _, err := s.Serve(serverConn); err == nil || !strings.Contains(err.Error(), "Config.Features.Capabilities") {
+	if _, err := s.Serve(serverConn); err == nil || !strings.Contains(err.Error(), "Options.Features.Capabilities") {
 		t.Errorf("got %v", err)
 	}
 	panics = false
@@ -151,7 +151,7 @@ func (c *testClient) expectFailure(method, params string) {
 // Errors truncate the names that a client has sent.
 func TestErrorsQuoteLittleOfRequest(t *testing.T) {
 	long := strings.Repeat("a", 100_000)
-	s := newServer(t, server.Config{})
+	s := newServer(t, server.Options{})
 	server.AddTool(s, "x", "", sayHi)
 	server.AddPrompt(s, "x", "", func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil })
 	c := connect(t, s, clientConfig{})

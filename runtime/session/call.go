@@ -90,7 +90,7 @@ type SendMiddleware func(next Sender) Sender
 // options are the options of one call.
 type options struct {
 	timeout    time.Duration // 0 for none; a negative one has already expired
-	timed      bool          // timeout was set by an option and replaces that of Config
+	timed      bool          // timeout was set by an option and replaces that of Options
 	max        time.Duration // 0 unless progress restarts the timeout
 	onProgress func(Progress)
 	tracker    *tracker
@@ -102,7 +102,7 @@ type options struct {
 // Option changes how one request is sent; see [Session.With].
 type Option func(*options)
 
-// Timeout limits how long a request may take and overrides the timeouts of [Config]. Zero means no
+// Timeout limits how long a request may take and overrides the timeouts of [Options]. Zero means no
 // limit. When it expires, the call fails with [ErrTimeout] and the session cancels the request at
 // the peer. A negative timeout has already expired: the request is not sent.
 func Timeout(d time.Duration) Option {
@@ -420,7 +420,7 @@ func restOf(clock *lazyctx.Clock, start time.Time, timeout time.Duration, timer 
 
 // extension returns how much longer a client waits for the answer to a request whose timeout has
 // expired, because the user or the model has worked on an input request of the server. See
-// Timeouts.Request of [Config].
+// Timeouts.Request of [Options].
 func (s *Session) extension(call *Call, start time.Time) time.Duration {
 	if call.opts.timed || s.role != roleClient {
 		return 0

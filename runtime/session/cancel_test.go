@@ -37,7 +37,7 @@ func TestCancelledRequestIsNotAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		causes := make(chan error, 1)
 		var log bytes.Buffer
-		_, p := open(t, &session.Config{Handler: waiting(causes), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		_, p := open(t, &session.Options{Handler: waiting(causes), Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		p.talk(`
 			> {"jsonrpc":"2.0","id":"1","method":"x"}
 			None of these refers to the request.
@@ -113,7 +113,7 @@ func TestTaskRequestIsNotCancelledByNotification(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var seen []string
-		c, s := sessiontest.Pair(t, sessiontest.Side{Client: capabilities, Config: session.Config{
+		c, s := sessiontest.Pair(t, sessiontest.Side{Client: capabilities, Config: session.Options{
 			Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 				mu.Lock()
 				seen = append(seen, req.Method)
@@ -156,7 +156,7 @@ func TestTaskRequestIsNotCancelledByNotification(t *testing.T) {
 func TestCancelIgnoresRequestThatBecameTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		proceed := make(chan bool)
-		_, p := open(t, &session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		_, p := open(t, &session.Options{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			if req.IsNotification() {
 				return nil, nil
 			}
@@ -196,7 +196,7 @@ func TestInitializeCannotBeCancelled(t *testing.T) {
 				return next(ctx, req)
 			}
 		}
-		s, p := serve(t, &session.Config{Hooks: session.Hooks{Receiving: []session.Middleware{slow}}})
+		s, p := serve(t, &session.Options{Hooks: session.Hooks{Receiving: []session.Middleware{slow}}})
 		p.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
 		p.talk(`
 			> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}

@@ -21,7 +21,7 @@ import (
 func TestCloseEndsEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		causes := make(chan error, 100)
-		s, p := open(t, &session.Config{Handler: waiting(causes), Timeouts: session.Timeouts{KeepAlive: time.Second}})
+		s, p := open(t, &session.Options{Handler: waiting(causes), Timeouts: session.Timeouts{KeepAlive: time.Second}})
 		failed := make(chan error, 100)
 		for range 50 {
 			go func() {
@@ -72,7 +72,7 @@ func TestCloseEndsEverything(t *testing.T) {
 
 func TestHandlerMayCloseItsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := open(t, &session.Config{Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
+		s, p := open(t, &session.Options{Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 			if !req.IsNotification() {
 				req.Session.Internals(boundary.Caller{}).StartClose()
 			}
@@ -87,7 +87,7 @@ func TestHandlerMayCloseItsSession(t *testing.T) {
 
 func TestShutdownWaitsForRequestsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := open(t, &session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		s, p := open(t, &session.Options{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			if !req.IsNotification() {
 				_, err := req.Session.Call(ctx, "roots/list", nil)
 				return nil, err
@@ -133,7 +133,7 @@ func TestShutdownWaitsForRequestsInFlight(t *testing.T) {
 // has called the peer, it first receives the peer's answer.
 func TestShutdownEndsWaitingRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := open(t, &session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		s, p := open(t, &session.Options{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			if req.IsNotification() {
 				return nil, nil
 			}
@@ -169,7 +169,7 @@ func TestShutdownEndsWaitingRequests(t *testing.T) {
 func TestWaitingRequestsSurviveEndOfInput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, conn := newPeer(t)
-		s := session.Serve(halfClosed{conn}, nil, &session.Config{Timeouts: session.Timeouts{Grace: time.Minute}, Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		s := session.Serve(halfClosed{conn}, nil, &session.Options{Timeouts: session.Timeouts{Grace: time.Minute}, Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			if req.IsNotification() {
 				return nil, nil
 			}
@@ -197,7 +197,7 @@ func TestWaitingRequestsSurviveEndOfInput(t *testing.T) {
 func TestShutdownAnswersAbandonedRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		causes := make(chan error, 1)
-		s, p := open(t, &session.Config{Handler: waiting(causes)})
+		s, p := open(t, &session.Options{Handler: waiting(causes)})
 		p.send(`{"jsonrpc":"2.0","id":"a","method":"x"}`)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -215,7 +215,7 @@ func TestShutdownAnswersAbandonedRequests(t *testing.T) {
 // answers to all.
 func TestShutdownAnswersBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := serve(t, &session.Config{Handler: waiting(make(chan error, 1))})
+		s, p := serve(t, &session.Options{Handler: waiting(make(chan error, 1))})
 		p.talk(strings.ReplaceAll(handshake, "2025-11-25", "2025-03-26"))
 		p.send(`[{"jsonrpc":"2.0","id":"a","method":"x"},{"jsonrpc":"2.0","id":"b","method":"ping"}]`)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -278,7 +278,7 @@ func TestHandlersFinishAfterPeerClosesSending(t *testing.T) {
 	} {
 		t.Run(c.name, bubble(func(t *testing.T) {
 			p, conn := newPeer(t)
-			s := session.Serve(halfClosed{conn}, nil, &session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			s := session.Serve(halfClosed{conn}, nil, &session.Options{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 				if req.IsNotification() {
 					return nil, nil
 				}
@@ -321,7 +321,7 @@ func TestSessionsStartAndStopUnderLoad(t *testing.T) {
 			req.Internals(boundary.Caller{}).Progress().Report(session.Progress{Value: 1})
 			return nil, nil
 		}
-		c, s := sessiontest.Pair(t, sessiontest.Side{Config: session.Config{Handler: quick}}, toolServer(quick))
+		c, s := sessiontest.Pair(t, sessiontest.Side{Config: session.Options{Handler: quick}}, toolServer(quick))
 		var wg sync.WaitGroup
 		for _, s := range []*session.Session{c, s} {
 			for range 4 {
@@ -396,7 +396,7 @@ func TestAfterDoneRunsAfterEnd(t *testing.T) {
 func TestShutdownAfterEndReturnsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		s, p := open(t, &session.Config{Handler: func(context.Context, *session.Request) (codec.Encoder, error) {
+		s, p := open(t, &session.Options{Handler: func(context.Context, *session.Request) (codec.Encoder, error) {
 			<-release
 			return nil, nil
 		}})

@@ -11,11 +11,11 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/engine"
 )
 
-// Config configures a session. The zero value is useful. A nil *Config is the zero value. A number
-// that is zero means the default, and a negative one is an error of [Config.Check] that names the
+// Options configures a session. The zero value is useful. A nil *Options is the zero value. A number
+// that is zero means the default, and a negative one is an error of [Options.Check] that names the
 // field; [NoLimit] means no limit, and [Off] that something is switched off, where the field says
 // so.
-type Config struct {
+type Options struct {
 	// Handler serves the requests and notifications of the peer. The session itself answers
 	// initialize and ping, and handles notifications/cancelled and notifications/progress. If
 	// Handler is nil, every request is answered with [jsonrpc.CodeMethodNotFound]. The
@@ -55,7 +55,7 @@ const (
 	Off     = boundary.None
 )
 
-// Hooks is the part of a [Config] with functions that see messages and events.
+// Hooks is the part of an [Options] with functions that see messages and events.
 type Hooks struct {
 	// Receiving wraps the Handler and the handling of initialize, and Sending the sending of
 	// requests and notifications. The first middleware is the outermost.
@@ -77,7 +77,7 @@ type Hooks struct {
 	Reopened func(*mcp.InitializeResult)
 }
 
-// Limits is the part of a [Config] that limits the work and the memory that the peer can cause.
+// Limits is the part of an [Options] that limits the work and the memory that the peer can cause.
 type Limits struct {
 	// Requests is how many requests of the peer are served at once. It is also how many answers
 	// may be queued while the peer does not read. A further request is answered with
@@ -110,7 +110,7 @@ type Limits struct {
 	MissedPings int
 }
 
-// Timeouts is the part of a [Config] that limits how long something may take.
+// Timeouts is the part of an [Options] that limits how long something may take.
 type Timeouts struct {
 	// Request limits how long a request to the peer may take. The option [Timeout] overrides it.
 	// The default is a minute. It may be [NoLimit].
@@ -138,7 +138,7 @@ type Timeouts struct {
 	Grace time.Duration
 }
 
-// Defaults of [Config].
+// Defaults of [Options].
 const (
 	defaultTimeout          = time.Minute
 	defaultProgressInterval = 100 * time.Millisecond
@@ -157,7 +157,7 @@ func Revisions() []mcp.Revision {
 
 // complete returns a copy of c with defaults for unset and invalid fields, and an error that names
 // every number that is invalid. In the copy, 0 means no limit.
-func (c *Config) complete() (out Config, invalid error) {
+func (c *Options) complete() (out Options, invalid error) {
 	if c != nil {
 		out = *c
 	}
@@ -183,7 +183,7 @@ func (c *Config) complete() (out Config, invalid error) {
 }
 
 // rejected calls Rejected.
-func (c *Config) rejected(method string, err *jsonrpc.Error) {
+func (c *Options) rejected(method string, err *jsonrpc.Error) {
 	if c.Hooks.Rejected == nil || err == nil {
 		return
 	}
@@ -194,7 +194,7 @@ func (c *Config) rejected(method string, err *jsonrpc.Error) {
 }
 
 // timeout returns how long a request may take, 0 for no limit.
-func (c *Config) timeout(method string) time.Duration {
+func (c *Options) timeout(method string) time.Duration {
 	if engine.IsInput(method) {
 		return c.Timeouts.Input
 	}

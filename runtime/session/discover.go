@@ -17,7 +17,7 @@ import (
 )
 
 // ErrNotModern is returned by [Connect] if the server serves only revisions with sessions, and
-// [Config.Revisions] has none of these.
+// [Options.Revisions] has none of these.
 var ErrNotModern = errors.New("session: server serves only revisions with sessions")
 
 // probeTimeout is how long a client waits for the answer to server/discover before it sends

@@ -43,7 +43,7 @@ type dialling struct {
 }
 
 // dial starts Connect with a peer in a synctest bubble.
-func dial(t *testing.T, cfg session.Config) *dialling {
+func dial(t *testing.T, cfg session.Options) *dialling {
 	p, conn := newPeer(t)
 	d := &dialling{peer: p, t: t, done: make(chan struct{})}
 	go func() {
@@ -78,14 +78,14 @@ func (d *dialling) session() *session.Session {
 }
 
 // knowing returns the configuration of a client that knows a server.
-func knowing(state *session.State) session.Config {
-	cfg := session.Config{Revisions: bothEras()}
+func knowing(state *session.State) session.Options {
+	cfg := session.Options{Revisions: bothEras()}
 	cfg.Internals(boundary.Caller{}).Known = state
 	return cfg
 }
 
 // modern returns a session with a peer that has answered server/discover.
-func modern(t *testing.T, cfg session.Config) (*session.Session, *peer) {
+func modern(t *testing.T, cfg session.Options) (*session.Session, *peer) {
 	t.Helper()
 	if cfg.Revisions == nil {
 		cfg.Revisions = bothEras()
@@ -98,7 +98,7 @@ func modern(t *testing.T, cfg session.Config) (*session.Session, *peer) {
 // Proves M-ERA-10, M-META-01, M-META-02, M-ROOT-01.
 func TestConnectProbesWithDiscover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := modern(t, session.Config{})
+		s, p := modern(t, session.Options{})
 		server := s.Server()
 		if !s.Traits().Sessionless || s.Revision() != mcp.Revision20260728 || server.ServerInfo.Name != "s" || *server.Instructions != "Be kind." {
 			t.Errorf("modern %v, revision %s, server %+v", s.Traits().Sessionless, s.Revision(), server)
@@ -122,7 +122,7 @@ func TestConnectFallsBackToInitialize(t *testing.T) {
 		"older revisions":  `"result":{"supportedVersions":["2025-11-25"],"capabilities":{},"resultType":"complete","ttlMs":0,"cacheScope":"public"}`,
 	} {
 		t.Run(name, bubble(func(t *testing.T) {
-			d := dial(t, session.Config{Revisions: bothEras()})
+			d := dial(t, session.Options{Revisions: bothEras()})
 			d.talk(probe + "\n> {\"jsonrpc\":\"2.0\",\"id\":1," + answer + "}\n" + initialize + "\n" + opened + `
 				< {"jsonrpc":"2.0","method":"notifications/initialized"}
 			`)
@@ -136,7 +136,7 @@ func TestConnectFallsBackToInitialize(t *testing.T) {
 // Proves M-ERA-12.
 func TestConnectFallsBackIfDiscoverIsNotAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := dial(t, session.Config{Revisions: bothEras()})
+		d := dial(t, session.Options{Revisions: bothEras()})
 		d.talk(probe)
 		time.Sleep(5 * time.Second)
 		d.talk(initialize + "\n" + opened + "\n" + `< {"jsonrpc":"2.0","method":"notifications/initialized"}`)
@@ -153,7 +153,7 @@ func TestConnectFallsBackIfDiscoverIsNotAnswered(t *testing.T) {
 // A server that starts slowly reads server/discover first.
 func TestConnectTakesLateAnswerToDiscover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := dial(t, session.Config{Revisions: bothEras()})
+		d := dial(t, session.Options{Revisions: bothEras()})
 		d.talk(probe)
 		time.Sleep(5 * time.Second)
 		d.talk(initialize + "\n" + discovered + "\n" + `> {"jsonrpc":"2.0","id":2,"error":{"code":-32601,"message":"x"}}`)
@@ -169,7 +169,7 @@ func TestConnectChoosesFromSupportedRevisions(t *testing.T) {
 		return `> {"jsonrpc":"2.0","id":` + id + `,"error":{"code":-32022,"message":"x","data":{"requested":"2026-07-28","supported":` + list + `}}}`
 	}
 	t.Run("common", bubble(func(t *testing.T) {
-		d := dial(t, session.Config{Revisions: bothEras()})
+		d := dial(t, session.Options{Revisions: bothEras()})
 		d.talk(probe + "\n" + unsupported("1", `["2027-01-01","2026-07-28"]`) + "\n" +
 			strings.Replace(probe, `"id":1`, `"id":2`, 1) + "\n" + strings.Replace(discovered, `"id":1`, `"id":2`, 1))
 		if !d.session().Traits().Sessionless {
@@ -177,7 +177,7 @@ func TestConnectChoosesFromSupportedRevisions(t *testing.T) {
 		}
 	}))
 	t.Run("only with sessions", bubble(func(t *testing.T) {
-		d := dial(t, session.Config{Revisions: bothEras()})
+		d := dial(t, session.Options{Revisions: bothEras()})
 		d.talk(probe + "\n" + unsupported("1", `["2025-11-25"]`) + "\n" + initialize + "\n" + opened + `
 			< {"jsonrpc":"2.0","method":"notifications/initialized"}
 		`)
@@ -186,7 +186,7 @@ func TestConnectChoosesFromSupportedRevisions(t *testing.T) {
 		}
 	}))
 	t.Run("none", bubble(func(t *testing.T) {
-		d := dial(t, session.Config{Revisions: bothEras()})
+		d := dial(t, session.Options{Revisions: bothEras()})
 		d.talk(probe + "\n" + unsupported("1", `["2027-01-01"]`))
 		<-d.done
 		if e, ok := errors.AsType[*session.VersionError](d.err); !ok || e.Offered != "2027-01-01" {
@@ -194,7 +194,7 @@ func TestConnectChoosesFromSupportedRevisions(t *testing.T) {
 		}
 	}))
 	t.Run("rejected again", bubble(func(t *testing.T) {
-		d := dial(t, session.Config{Revisions: bothEras()})
+		d := dial(t, session.Options{Revisions: bothEras()})
 		d.talk(probe + "\n" + unsupported("1", `["2026-07-28"]`) + "\n" + strings.Replace(probe, `"id":1`, `"id":2`, 1) + "\n" + unsupported("2", `["2026-07-28"]`))
 		<-d.done
 		if _, ok := errors.AsType[*session.VersionError](d.err); !ok {
@@ -206,7 +206,7 @@ func TestConnectChoosesFromSupportedRevisions(t *testing.T) {
 // Proves M-ERA-11.
 func TestConnectStaysModernAfterModernError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := dial(t, session.Config{Revisions: bothEras()})
+		d := dial(t, session.Options{Revisions: bothEras()})
 		d.talk(probe + "\n" + `> {"jsonrpc":"2.0","id":1,"error":{"code":-32021,"message":"x","data":{"requiredCapabilities":{"sampling":{}}}}}`)
 		<-d.done
 		if e, ok := errors.AsType[*session.CapabilityError](d.err); !ok || e.Capability != "sampling" || !e.Own {
@@ -218,7 +218,7 @@ func TestConnectStaysModernAfterModernError(t *testing.T) {
 // Proves M-ERA-15.
 func TestConnectOfModernRevisionsFailsClearly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := dial(t, session.Config{Revisions: session.ModernRevisions()})
+		d := dial(t, session.Options{Revisions: session.ModernRevisions()})
 		d.talk(probe + "\n" + `> {"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no such method"}}`)
 		<-d.done
 		if !errors.Is(d.err, session.ErrNotModern) || !strings.Contains(d.err.Error(), "no such method") {
@@ -261,7 +261,7 @@ func TestConnectToKnownServer(t *testing.T) {
 // Proves M-META-01.
 func TestModernRequestKeepsItsOwnMeta(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := modern(t, session.Config{})
+		s, p := modern(t, session.Options{})
 		meta := &mcp.RequestMetaObject{ProgressToken: codec.StringScalar("t")}
 		go mcp.ToServer{Caller: s}.CallTool(t.Context(), &mcp.CallToolRequestParams{Name: "x", Meta: meta})
 		p.talk(`< {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"x",` + strings.Replace(requestMeta, `{`, `{"progressToken":"t",`, 1) + `}}`)
@@ -289,7 +289,7 @@ func TestModernResultTypes(t *testing.T) {
 		{"not a string", "tools/call", `{"resultType":1}`, false},
 	} {
 		t.Run(c.name, bubble(func(t *testing.T) {
-			s, p := modern(t, session.Config{})
+			s, p := modern(t, session.Options{})
 			failed := make(chan error, 1)
 			go func() {
 				_, err := s.Call(t.Context(), c.method, session.Raw(`{"name":"x"}`))
@@ -307,7 +307,7 @@ func TestModernResultTypes(t *testing.T) {
 // Proves M-RPC-01, M-RPC-02, M-RPC-03, M-PROG-01.
 func TestSentModernMessagesAreValid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := modern(t, session.Config{})
+		s, p := modern(t, session.Options{})
 		const n = 100
 		failed := make(chan error, n)
 		ids, tokens := map[string]bool{}, map[string]bool{}
@@ -358,7 +358,7 @@ func TestSentModernMessagesAreValid(t *testing.T) {
 // Proves M-CANC-05, M-CANC-08.
 func TestAnsweredModernRequestIsNotCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := modern(t, session.Config{})
+		s, p := modern(t, session.Options{})
 		answer := func() {
 			p.conn.Write(context.Background(), transport.Message{Text: []byte(`{"jsonrpc":"2.0","id":2,"result":{}}`)})
 		}
@@ -381,7 +381,7 @@ func TestAnsweredModernRequestIsNotCancelled(t *testing.T) {
 // Proves M-ERR-04.
 func TestOldErrorCodesHaveNoMeaning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := modern(t, session.Config{})
+		s, p := modern(t, session.Options{})
 		for code := -32000; code >= -32019; code-- {
 			failed := make(chan error, 1)
 			go func() { _, err := s.Call(t.Context(), "tools/list", nil); failed <- err }()
@@ -403,7 +403,7 @@ func TestOldErrorCodesHaveNoMeaning(t *testing.T) {
 
 func TestModernErrorCodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := modern(t, session.Config{})
+		s, p := modern(t, session.Options{})
 		call := func(id, answer string) error {
 			failed := make(chan error, 1)
 			go func() {
@@ -436,7 +436,7 @@ func TestModernErrorCodes(t *testing.T) {
 // Proves M-VER-03.
 func TestModernRequestIsRepeatedWithSupportedRevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := modern(t, session.Config{})
+		s, p := modern(t, session.Options{})
 		failed := make(chan error, 1)
 		go func() { _, err := s.Call(t.Context(), "tools/list", nil); failed <- err }()
 		p.talk(`
@@ -454,7 +454,7 @@ func TestModernRequestIsRepeatedWithSupportedRevision(t *testing.T) {
 // Proves M-CANC-02, M-CANC-09.
 func TestModernTimeoutCancels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := modern(t, session.Config{Timeouts: session.Timeouts{Request: time.Second}})
+		s, p := modern(t, session.Options{Timeouts: session.Timeouts{Request: time.Second}})
 		_, err := s.Call(t.Context(), "tools/list", nil)
 		if !errors.Is(err, session.ErrTimeout) {
 			t.Error(err)
@@ -470,7 +470,7 @@ func TestModernTimeoutCancels(t *testing.T) {
 
 func TestModernPingIsDiscover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := modern(t, session.Config{})
+		s, p := modern(t, session.Options{})
 		failed := make(chan error, 1)
 		go func() { failed <- s.Ping(t.Context()) }()
 		p.talk(strings.Replace(probe, `"id":1`, `"id":2`, 1) + "\n" + strings.Replace(discovered, `"id":1`, `"id":2`, 1))
@@ -494,7 +494,7 @@ func TestModernClientAsksForCapabilityAgain(t *testing.T) {
 			ask    = `< {"jsonrpc":"2.0","id":ID,"method":"server/discover","params":{` + requestMeta + `}}`
 			answer = `> {"jsonrpc":"2.0","id":ID,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"CAPABILITY":{}},"ttlMs":0,"cacheScope":"public"}}`
 		)
-		s, p := modern(t, session.Config{})
+		s, p := modern(t, session.Options{})
 		call := func(script string) error {
 			t.Helper()
 			done := make(chan error, 1)
@@ -550,7 +550,7 @@ func changes(got *[]string) session.Handler {
 func TestListen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []string
-		s, p := modern(t, session.Config{Handler: changes(&got)})
+		s, p := modern(t, session.Options{Handler: changes(&got)})
 		ended := make(chan error, 1)
 		var accepted mcp.SubscriptionFilter
 		go func() {
@@ -583,7 +583,7 @@ func TestListen(t *testing.T) {
 func TestListenEnds(t *testing.T) {
 	const listen = `< {"jsonrpc":"2.0","id":2,"method":"subscriptions/listen","params":{` + requestMeta + `,"notifications":{}}}`
 	begin := func(t *testing.T) (*session.Session, *peer, chan error) {
-		s, p := modern(t, session.Config{})
+		s, p := modern(t, session.Options{})
 		ended := make(chan error, 1)
 		go func() { ended <- s.Listen(t.Context(), mcp.SubscriptionFilter{}, func(mcp.SubscriptionFilter) {}) }()
 		p.talk(listen)
@@ -616,7 +616,7 @@ func TestListenEnds(t *testing.T) {
 func TestHandle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var order []string
-		cfg := session.Config{
+		cfg := session.Options{
 			Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 				if found, ok := session.FromContext(ctx); !ok || found.Session == nil {
 					t.Error("the context has no request")

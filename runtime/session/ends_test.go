@@ -28,7 +28,7 @@ import (
 func TestShutdownReturnsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		s, p := open(t, &session.Config{Handler: func(context.Context, *session.Request) (codec.Encoder, error) {
+		s, p := open(t, &session.Options{Handler: func(context.Context, *session.Request) (codec.Encoder, error) {
 			<-release
 			return nil, nil
 		}})
@@ -60,7 +60,7 @@ func TestShutdownReturnsWhenPeerDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, y := inmemory.Pair(inmemory.Options{MaxQueue: 1})
 		defer x.Close()
-		s := session.Serve(y, nil, &session.Config{Timeouts: session.Timeouts{Request: -1}})
+		s := session.Serve(y, nil, &session.Options{Timeouts: session.Timeouts{Request: -1}})
 		defer s.Close()
 		for range 3 {
 			go s.Ping(t.Context()) // ends with the session
@@ -95,7 +95,7 @@ func TestPendingNotificationsAreHandledBeforeEnd(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s, %v each", name, c.each), bubble(func(t *testing.T) {
 				got := 0
-				s, p := open(t, &session.Config{Timeouts: session.Timeouts{Grace: 2*time.Second + 500*time.Millisecond}, Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+				s, p := open(t, &session.Options{Timeouts: session.Timeouts{Grace: 2*time.Second + 500*time.Millisecond}, Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 					if req.Method != "x" {
 						return nil, nil
 					}
@@ -125,7 +125,7 @@ func TestPendingNotificationsAreHandledBeforeEnd(t *testing.T) {
 // Calls that have returned and still wait for a late answer do not delay Shutdown.
 func TestUnansweredCallsDoNotDelayShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := open(t, &session.Config{Timeouts: session.Timeouts{Request: time.Second}})
+		s, p := open(t, &session.Options{Timeouts: session.Timeouts{Request: time.Second}})
 		var timedOut, closed atomic.Int32
 		call := s.With(session.OnLate(func(_ json.RawMessage, err error) {
 			switch {
@@ -238,15 +238,15 @@ func TestNegativeTimeoutFailsAtOnce(t *testing.T) {
 // Proves LIFE-18.
 func TestInputRequestsHaveTheirOwnTimeout(t *testing.T) {
 	for _, c := range []struct {
-		cfg    session.Config
+		cfg    session.Options
 		method string
 		want   time.Duration
 	}{
-		{session.Config{}, "roots/list", session.DefaultTimeout},
-		{session.Config{}, "elicitation/create", session.DefaultInputTimeout},
-		{session.Config{}, "sampling/createMessage", session.DefaultInputTimeout},
-		{session.Config{Timeouts: session.Timeouts{Request: time.Second, Input: 2 * time.Second}}, "roots/list", time.Second},
-		{session.Config{Timeouts: session.Timeouts{Request: time.Second, Input: 2 * time.Second}}, "elicitation/create", 2 * time.Second},
+		{session.Options{}, "roots/list", session.DefaultTimeout},
+		{session.Options{}, "elicitation/create", session.DefaultInputTimeout},
+		{session.Options{}, "sampling/createMessage", session.DefaultInputTimeout},
+		{session.Options{Timeouts: session.Timeouts{Request: time.Second, Input: 2 * time.Second}}, "roots/list", time.Second},
+		{session.Options{Timeouts: session.Timeouts{Request: time.Second, Input: 2 * time.Second}}, "elicitation/create", 2 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s, p := open(t, &c.cfg)
@@ -264,7 +264,7 @@ func TestTimeoutStartsAgainAfterInputRequest(t *testing.T) {
 	const minute = time.Minute
 	for name, test := range map[string]struct {
 		user, work time.Duration // how long the user takes, and then the tool
-		cfg        session.Config
+		cfg        session.Options
 		opts       []session.Option
 		want       time.Duration // when the call ends
 		failure    error
@@ -273,7 +273,7 @@ func TestTimeoutStartsAgainAfterInputRequest(t *testing.T) {
 		"slow tool afterwards": {user: 5 * minute, work: 2 * minute, want: 6 * minute, failure: session.ErrTimeout},
 		"slow tool before":     {work: 2 * minute, want: minute, failure: session.ErrTimeout},
 		"user without end":     {user: 2 * time.Hour, want: time.Hour, failure: session.ErrTimeout},
-		"other limit":          {user: time.Hour, cfg: session.Config{Timeouts: session.Timeouts{Input: 3 * minute}}, want: 3 * minute, failure: session.ErrTimeout},
+		"other limit":          {user: time.Hour, cfg: session.Options{Timeouts: session.Timeouts{Input: 3 * minute}}, want: 3 * minute, failure: session.ErrTimeout},
 		"explicit timeout":     {user: 5 * minute, opts: []session.Option{session.Timeout(2 * minute)}, want: 2 * minute, failure: session.ErrTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -330,7 +330,7 @@ func TestNotificationsWaitForHandshake(t *testing.T) {
 				return next(ctx, req)
 			}
 		}
-		_, p := serve(t, &session.Config{Logger: quiet(), Handler: handler(&got), Hooks: session.Hooks{Receiving: []session.Middleware{slow}}})
+		_, p := serve(t, &session.Options{Logger: quiet(), Handler: handler(&got), Hooks: session.Hooks{Receiving: []session.Middleware{slow}}})
 		p.send(`{"jsonrpc":"2.0","method":"x/before"}`)
 		p.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 		p.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}`)
@@ -354,7 +354,7 @@ func TestNotificationsWaitForHandshake(t *testing.T) {
 		p, conn := newPeer(t)
 		done := make(chan *session.Session)
 		go func() {
-			s, err := session.Connect(t.Context(), conn, nil, &session.Config{Handler: handler(&got)})
+			s, err := session.Connect(t.Context(), conn, nil, &session.Options{Handler: handler(&got)})
 			if err != nil {
 				t.Error(err)
 			}
@@ -438,7 +438,7 @@ func TestAnsweredRequestIsNotCancelled(t *testing.T) {
 func TestNoRequestIsAnsweredTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cancelled := make(chan bool, 1000)
-		_, p := open(t, &session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		_, p := open(t, &session.Options{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			if req.IsNotification() {
 				return nil, nil
 			}
@@ -487,7 +487,7 @@ func TestMetaKeysAreChecked(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			m := meta(key)
-			s, p := open(t, &session.Config{Logger: quiet(), Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
+			s, p := open(t, &session.Options{Logger: quiet(), Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 				return &mcp.CallToolResult{Meta: &m}, nil
 			}})
 			p.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`)
@@ -507,7 +507,7 @@ func TestMetaKeysAreChecked(t *testing.T) {
 			p.take()
 		})
 		synctest.Test(t, func(t *testing.T) {
-			c, _ := sessiontest.Pair(t, sessiontest.Side{Config: session.Config{Hooks: session.Hooks{Sending: []session.SendMiddleware{func(next session.Sender) session.Sender {
+			c, _ := sessiontest.Pair(t, sessiontest.Side{Config: session.Options{Hooks: session.Hooks{Sending: []session.SendMiddleware{func(next session.Sender) session.Sender {
 				return func(ctx context.Context, call *session.Call) (json.RawMessage, error) {
 					if call.Method == "x" {
 						call.SetMeta(key, codec.IntScalar(1))
@@ -564,7 +564,7 @@ func TestUnreachableTrackersAreRemoved(t *testing.T) {
 func TestMessagesRejectedByTransport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, conn := newPeer(t)
-		s := session.Serve(&rejectingConn{conn}, nil, &session.Config{Logger: quiet()})
+		s := session.Serve(&rejectingConn{conn}, nil, &session.Options{Logger: quiet()})
 		p.send(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
 		p.take()
 		p.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)

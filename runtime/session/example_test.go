@@ -40,7 +40,7 @@ func Example() {
 	server := session.Serve(b, &mcp.InitializeResult{
 		ServerInfo:   mcp.Implementation{Name: "counter", Version: "1"},
 		Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}},
-	}, &session.Config{Handler: count, Limits: session.Limits{ProgressInterval: -1}})
+	}, &session.Options{Handler: count, Limits: session.Limits{ProgressInterval: -1}})
 	client, err := session.Connect(ctx, a, &mcp.InitializeRequestParams{
 		ClientInfo: mcp.Implementation{Name: "example", Version: "1"},
 	}, nil)
@@ -74,7 +74,7 @@ func ExampleHandler() {
 	ctx := context.Background()
 	a, b := inmemory.Pair(inmemory.Options{})
 	handled := make(chan string, 3)
-	server := session.Serve(b, nil, &session.Config{
+	server := session.Serve(b, nil, &session.Options{
 		Hooks: session.Hooks{Receiving: []session.Middleware{reportHandled(handled)}},
 		Handler: sessiontest.Methods(map[string]session.Handler{
 			"example.com/echo": func(_ context.Context, req *session.Request) (codec.Encoder, error) {
@@ -118,7 +118,7 @@ func ExampleServe() {
 	s := session.Serve(stdio.Server(stdio.Options{}), &mcp.InitializeResult{
 		ServerInfo:   mcp.Implementation{Name: "counter", Version: "1"},
 		Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}},
-	}, &session.Config{Handler: count})
+	}, &session.Options{Handler: count})
 	if err := s.Wait(); err != nil { // returns when the client has disconnected
 		log.Fatal(err)
 	}

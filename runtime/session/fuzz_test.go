@@ -26,7 +26,7 @@ func FuzzServer(f *testing.F) {
 			t.Skip("a long conversation takes long and shows nothing new")
 		}
 		synctest.Test(t, func(t *testing.T) {
-			_, p := open(t, &session.Config{Handler: custom()})
+			_, p := open(t, &session.Options{Handler: custom()})
 			asked := map[jsonrpc.ID]int{}
 			unknown := 0
 			for _, line := range strings.Split(lines, "\n") {

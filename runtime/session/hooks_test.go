@@ -15,7 +15,7 @@ func TestNoHooksAllocateNothing(t *testing.T) {
 	if wrapped := wrap(handler, []Middleware(nil)); reflect.ValueOf(wrapped).Pointer() != reflect.ValueOf(handler).Pointer() {
 		t.Error("the handler is wrapped")
 	}
-	cfg, fault := new(Config), &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest}
+	cfg, fault := new(Options), &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest}
 	if n := testing.AllocsPerRun(100, func() { cfg.rejected("tools/call", fault) }); n != 0 {
 		t.Errorf("a rejected request has %v allocations", n)
 	}

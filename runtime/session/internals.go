@@ -20,16 +20,16 @@ type requestInternals struct{ *Request }
 // Internals returns the Request with methods for packages of this module.
 func (r *Request) Internals(boundary.Caller) requestInternals { return requestInternals{r} }
 
-// configInternals is what only packages of this module do with a Config.
+// configInternals is what only packages of this module do with an Options.
 type configInternals struct {
 	*inner
-	cfg *Config
+	cfg *Options
 }
 
-// Internals returns the part of the Config that is for packages of this module.
-func (c *Config) Internals(boundary.Caller) configInternals { return configInternals{&c.inner, c} }
+// Internals returns the part of the Options that is for packages of this module.
+func (c *Options) Internals(boundary.Caller) configInternals { return configInternals{&c.inner, c} }
 
-// Check returns an error that names every number of the Config that is invalid, or nil.
+// Check returns an error that names every number of the Options that is invalid, or nil.
 func (c configInternals) Check() error {
 	_, err := c.cfg.complete()
 	return err

@@ -143,7 +143,7 @@ func TestRequestsAreAnswered(t *testing.T) {
 			< {"jsonrpc":"2.0","id":1,"error":{"code":-32600}}`,
 	} {
 		t.Run(name, bubble(func(t *testing.T) {
-			_, p := open(t, &session.Config{Handler: custom()})
+			_, p := open(t, &session.Options{Handler: custom()})
 			p.talk(script)
 		}))
 	}
@@ -151,7 +151,7 @@ func TestRequestsAreAnswered(t *testing.T) {
 
 func TestRawResultsAreSentByteForByte(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, p := open(t, &session.Config{Handler: custom()})
+		_, p := open(t, &session.Options{Handler: custom()})
 		p.send(`{"jsonrpc":"2.0","id":1,"method":"x/raw"}`)
 		want := []string{`{"jsonrpc":"2.0","id":1,"result":{"z": 1.0,  "a":[1e3]}}`}
 		if diff := cmp.Diff(want, p.take()); diff != "" {
@@ -163,7 +163,7 @@ func TestRawResultsAreSentByteForByte(t *testing.T) {
 // Proves JSONRPC-01, JSONRPC-02, JSONRPC-03, JSONRPC-04, JSONRPC-10.
 func TestSentMessagesAreValid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := open(t, &session.Config{Handler: custom(), Timeouts: session.Timeouts{Request: -1}})
+		s, p := open(t, &session.Options{Handler: custom(), Timeouts: session.Timeouts{Request: -1}})
 		ctx, cancel := context.WithCancel(t.Context())
 		seen := map[jsonrpc.ID]bool{}
 		for i := range 200 {
@@ -205,7 +205,7 @@ func TestSentMessagesAreValid(t *testing.T) {
 // Proves JSONRPC-04, JSONRPC-05.
 func TestAnswersAreMatchedByID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := open(t, &session.Config{Handler: custom()})
+		s, p := open(t, &session.Options{Handler: custom()})
 		got := make(chan string, 1)
 		go func() {
 			raw, err := s.Call(t.Context(), "roots/list", nil)
@@ -247,7 +247,7 @@ func TestInvalidAnswerFailsItsCall(t *testing.T) {
 
 func TestBatchesAreServedOnlyInTheirRevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, p := serve(t, &session.Config{Handler: custom()})
+		_, p := serve(t, &session.Options{Handler: custom()})
 		p.talk(strings.ReplaceAll(handshake, "2025-11-25", "2025-03-26") + `
 			> [{"jsonrpc":"2.0","id":1,"method":"ping","params":null},{"jsonrpc":"2.0","method":"notifications/x"},{"jsonrpc":"2.0","id":2,"method":"foo"},7]
 			< [{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","error":{"code":-32600}},{"jsonrpc":"2.0","id":2,"error":{"code":-32601}}]
@@ -300,7 +300,7 @@ func TestUndeclaredMethodsAreNotServed(t *testing.T) {
 		return session.Raw(`{"tools":[],"roots":[]}`), nil
 	}
 	t.Run("server", bubble(func(t *testing.T) {
-		_, p := open(t, &session.Config{Handler: serveAll})
+		_, p := open(t, &session.Options{Handler: serveAll})
 		p.talk(`
 			> {"jsonrpc":"2.0","id":1,"method":"tools/list"}
 			< {"jsonrpc":"2.0","id":1,"result":{"tools":[],"roots":[]}}
@@ -315,7 +315,7 @@ func TestUndeclaredMethodsAreNotServed(t *testing.T) {
 		`)
 	}))
 	t.Run("client", bubble(func(t *testing.T) {
-		_, p := connect(t, &session.Config{Handler: serveAll}, mcp.ClientCapabilities{Roots: &mcp.ClientCapabilitiesRoots{}})
+		_, p := connect(t, &session.Options{Handler: serveAll}, mcp.ClientCapabilities{Roots: &mcp.ClientCapabilitiesRoots{}})
 		p.talk(`
 			> {"jsonrpc":"2.0","id":1,"method":"roots/list"}
 			< {"jsonrpc":"2.0","id":1,"result":{"tools":[],"roots":[]}}
@@ -364,7 +364,7 @@ func (h *countingHandler) ToolListChanged(context.Context, *mcp.NotificationPara
 func TestClientHandlerServesRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &countingHandler{}
-		_, p := connect(t, &session.Config{Handler: sessiontest.ClientHandler(h, h)}, mcp.ClientCapabilities{Roots: &mcp.ClientCapabilitiesRoots{}})
+		_, p := connect(t, &session.Options{Handler: sessiontest.ClientHandler(h, h)}, mcp.ClientCapabilities{Roots: &mcp.ClientCapabilitiesRoots{}})
 		p.talk(`
 			> {"jsonrpc":"2.0","id":1,"method":"roots/list"}
 			< {"jsonrpc":"2.0","id":1,"result":{"roots":[{"uri":"file:///a"}]}}
@@ -381,7 +381,7 @@ func TestClientHandlerServesRequests(t *testing.T) {
 		"no handler": nil, "no methods": sessiontest.Methods(nil, nil), "no client": sessiontest.ClientHandler(nil, nil), "no server": sessiontest.ServerHandler(nil, nil),
 	} {
 		t.Run(name, bubble(func(t *testing.T) {
-			_, p := connect(t, &session.Config{Handler: handler}, mcp.ClientCapabilities{Roots: &mcp.ClientCapabilitiesRoots{}})
+			_, p := connect(t, &session.Options{Handler: handler}, mcp.ClientCapabilities{Roots: &mcp.ClientCapabilitiesRoots{}})
 			p.talk(`
 				> {"jsonrpc":"2.0","id":1,"method":"roots/list"}
 				< {"jsonrpc":"2.0","id":1,"error":{"code":-32601}}

@@ -38,7 +38,7 @@ import (
 // fails, waiting requests fail with that error as well, and the Session tries again after a delay.
 // It ends if the server rejects the new session or chooses another revision. See
 // [Hooks].Reopened.
-func Connect(ctx context.Context, conn transport.Conn, params *mcp.InitializeRequestParams, cfg *Config) (*Session, error) {
+func Connect(ctx context.Context, conn transport.Conn, params *mcp.InitializeRequestParams, cfg *Options) (*Session, error) {
 	s, invalid := newSession(conn, roleClient, cfg)
 	_, sessions := modern.Split(s.cfg.Revisions)
 	client := initializeParams(params, append(sessions, s.cfg.Revisions[0])[0])
@@ -110,7 +110,7 @@ func (s *Session) opens(ctx context.Context, r handshakeResult) error {
 // belongs to a stored session, Serve restores it: the session is ready at once, and rejects
 // initialize. Requests that were in flight in the earlier session are lost, and the ids of later
 // requests differ from those of the earlier session.
-func Serve(conn transport.Conn, result *mcp.InitializeResult, cfg *Config) *Session {
+func Serve(conn transport.Conn, result *mcp.InitializeResult, cfg *Options) *Session {
 	if state, ok := restored(conn, result); ok {
 		return restore(conn, state, cfg)
 	}
@@ -138,7 +138,7 @@ func (s sessionInternals) State() (state State, ok bool) {
 }
 
 // restore opens a session as the server of conn with the state of an earlier session.
-func restore(conn transport.Conn, state State, cfg *Config) *Session {
+func restore(conn transport.Conn, state State, cfg *Options) *Session {
 	s, invalid := newSession(conn, roleServer, cfg)
 	s.calls.idPrefix += rand.Text() + "-"
 	s.handshake.set(func(a *agreement) {

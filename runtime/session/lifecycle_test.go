@@ -24,7 +24,7 @@ import (
 // Proves LIFE-01, LIFE-03, LIFE-14.
 func TestServerServesNothingBeforeInitialize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := serve(t, &session.Config{Handler: custom()})
+		s, p := serve(t, &session.Options{Handler: custom()})
 		p.talk(`
 			> {"jsonrpc":"2.0","id":1,"method":"tools/list"}
 			< {"jsonrpc":"2.0","id":1,"error":{"code":-32600}}
@@ -70,7 +70,7 @@ func TestClientSendsBeforeAnswerToInitialize(t *testing.T) {
 		`},
 	} {
 		t.Run(c.name, bubble(func(t *testing.T) {
-			s, p := serve(t, &session.Config{Handler: custom(), Hooks: session.Hooks{Receiving: []session.Middleware{slow}}})
+			s, p := serve(t, &session.Options{Handler: custom(), Hooks: session.Hooks{Receiving: []session.Middleware{slow}}})
 			p.talk(`
 				> {"jsonrpc":"2.0","id":1,"method":"initialize","params":` + c.params + `}
 				> {"jsonrpc":"2.0","method":"notifications/initialized"}
@@ -105,7 +105,7 @@ func TestServerNegotiatesRevision(t *testing.T) {
 		{"2025-11-25", "2025-06-18", []mcp.Revision{mcp.Revision20250618, mcp.Revision20241105}},
 	} {
 		t.Run(c.request, bubble(func(t *testing.T) {
-			s, p := serve(t, &session.Config{Revisions: c.supported})
+			s, p := serve(t, &session.Options{Revisions: c.supported})
 			p.talk(fmt.Sprintf(`
 				> {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":%q,"capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
 				< {"jsonrpc":"2.0","id":1,"result":{"protocolVersion":%q,"capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}
@@ -161,7 +161,7 @@ func TestRequestIDsHavePrefix(t *testing.T) {
 		p, conn := newPeer(t)
 		done := make(chan error)
 		go func() { // ends with Ping
-			var cfg session.Config
+			var cfg session.Options
 			cfg.Internals(boundary.Caller{}).IDPrefix = "a-"
 			s, err := session.Connect(t.Context(), conn, nil, &cfg)
 			if err == nil {
@@ -192,7 +192,7 @@ func TestClientRequestsSupportedRevision(t *testing.T) {
 		go func() {
 			s, err := session.Connect(t.Context(), conn, &mcp.InitializeRequestParams{
 				ProtocolVersion: string(mcp.Revision20251125), ClientInfo: mcp.Implementation{Name: "c", Version: "1"},
-			}, &session.Config{Revisions: []mcp.Revision{mcp.Revision20250618, mcp.Revision20250326}})
+			}, &session.Options{Revisions: []mcp.Revision{mcp.Revision20250618, mcp.Revision20250326}})
 			if err != nil {
 				t.Error(err)
 			}
@@ -356,7 +356,7 @@ func TestOnlyNegotiatedMethodsAreSent(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, bubble(func(t *testing.T) {
-			cfg := session.Config{Revisions: []mcp.Revision{c.rev}}
+			cfg := session.Options{Revisions: []mcp.Revision{c.rev}}
 			client, server := sessiontest.Pair(t, sessiontest.Side{Client: c.client, Config: cfg}, sessiontest.Side{Server: c.server, Config: cfg})
 			for _, side := range []struct {
 				s    *session.Session
@@ -426,7 +426,7 @@ func TestPartialCapabilitiesAreNegotiated(t *testing.T) {
 		{"sampling without tools", mcp.Revision20251125, mcp.ClientCapabilities{Sampling: &mcp.ClientCapabilitiesSampling{}}, sample, &mcp.CreateMessageRequestParams{}, ""},
 	} {
 		t.Run(c.name, bubble(func(t *testing.T) {
-			cfg := session.Config{Revisions: []mcp.Revision{c.rev}}
+			cfg := session.Options{Revisions: []mcp.Revision{c.rev}}
 			_, s := sessiontest.Pair(t, sessiontest.Side{Client: c.client, Config: cfg}, sessiontest.Side{Config: cfg})
 			_, err := s.Call(t.Context(), c.method, c.params)
 			got := ""
@@ -593,7 +593,7 @@ func TestRestoreOverAnotherConnection(t *testing.T) {
 		for range 2 {
 			p, there := newPeer(t)
 			conn := restoredConn{Conn: there, revision: state.Revision, initialize: initialize}
-			s := session.Serve(conn, state.Server, &session.Config{Handler: custom()})
+			s := session.Serve(conn, state.Server, &session.Options{Handler: custom()})
 			defer s.Close()
 			if err := s.Ready(t.Context()); err != nil {
 				t.Error(err)
@@ -632,7 +632,7 @@ func TestRestoreOverAnotherConnection(t *testing.T) {
 func TestRestoreWithUnknownClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, conn := newPeer(t)
-		s := session.Serve(restoredConn{Conn: conn, revision: mcp.Revision20250326}, nil, &session.Config{Handler: custom()})
+		s := session.Serve(restoredConn{Conn: conn, revision: mcp.Revision20250326}, nil, &session.Options{Handler: custom()})
 		defer s.Close()
 		p.talk(`
 			> {"jsonrpc":"2.0","id":1,"method":"x/nothing"}
@@ -646,7 +646,7 @@ func TestRestoreWithUnknownClient(t *testing.T) {
 
 // A session with an invalid configuration is not opened, and its connection is closed.
 func TestInvalidConfigIsRejected(t *testing.T) {
-	cfg := &session.Config{Limits: session.Limits{Bytes: -3}, Timeouts: session.Timeouts{Grace: -3}, Logger: quiet()}
+	cfg := &session.Options{Limits: session.Limits{Bytes: -3}, Timeouts: session.Timeouts{Grace: -3}, Logger: quiet()}
 	want := "session: negative Limits.Bytes (-3)\nsession: negative Timeouts.Grace (-3ns)"
 	here, there := inmemory.Pair(inmemory.Options{})
 	if s, err := session.Connect(t.Context(), here, nil, cfg); s != nil || err == nil || err.Error() != want {

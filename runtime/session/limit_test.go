@@ -21,7 +21,7 @@ import (
 func TestRequestsAboveLimitAreRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan bool)
-		_, p := open(t, &session.Config{Limits: session.Limits{Requests: 2, Bytes: 300}, Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
+		_, p := open(t, &session.Options{Limits: session.Limits{Requests: 2, Bytes: 300}, Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 			if !req.IsNotification() {
 				<-release
 			}
@@ -81,7 +81,7 @@ func TestNotificationsAreOrderedAndLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []string
 		release := make(chan bool)
-		_, p := open(t, &session.Config{Limits: session.Limits{Notifications: 3}, Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
+		_, p := open(t, &session.Options{Limits: session.Limits{Notifications: 3}, Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 			if strings.HasPrefix(req.Method, "x/") {
 				got = append(got, req.Method)
 				<-release
@@ -101,7 +101,7 @@ func TestNotificationsAreOrderedAndLimited(t *testing.T) {
 
 // Both sides reject most messages of the other side, through queues of a few messages.
 func TestPeersThatFloodEachOtherMakeProgress(t *testing.T) {
-	side := sessiontest.Side{Config: session.Config{Limits: session.Limits{Requests: 2}, Timeouts: session.Timeouts{Request: -1}, Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+	side := sessiontest.Side{Config: session.Options{Limits: session.Limits{Requests: 2}, Timeouts: session.Timeouts{Request: -1}, Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 		if req.Method == "x/nested" {
 			result, err := req.Session.Call(ctx, "x", nil)
 			return session.Raw(result), err

@@ -74,7 +74,7 @@ func TestHostilePeerCannotExceedLimits(t *testing.T) {
 		t.Run(c.name, bubble(func(t *testing.T) {
 			x, y := inmemory.Pair(inmemory.Options{MaxQueue: 64 << 10, StallTimeout: time.Hour})
 			defer x.Close()
-			s := session.Serve(y, nil, &session.Config{Limits: session.Limits{Bytes: limit}, Handler: c.handler, Logger: quiet()})
+			s := session.Serve(y, nil, &session.Options{Limits: session.Limits{Bytes: limit}, Handler: c.handler, Logger: quiet()})
 			defer s.Close()
 			send := func(text string) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -138,7 +138,7 @@ func TestPendingAnswersCountAsRequests(t *testing.T) {
 		x, y := inmemory.Pair(inmemory.Options{MaxQueue: 1000, StallTimeout: time.Hour})
 		defer x.Close()
 		var served atomic.Int32
-		s := session.Serve(y, nil, &session.Config{Limits: session.Limits{Requests: 8}, Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
+		s := session.Serve(y, nil, &session.Options{Limits: session.Limits{Requests: 8}, Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 			if !req.IsNotification() {
 				served.Add(1)
 			}
@@ -164,7 +164,7 @@ func TestPendingAnswersCountAsRequests(t *testing.T) {
 
 func TestInitializeIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, p := serve(t, &session.Config{Limits: session.Limits{Initialize: 300}})
+		_, p := serve(t, &session.Options{Limits: session.Limits{Initialize: 300}})
 		p.talk(`
 			> {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"` + strings.Repeat("c", 300) + `","version":"1"}}}
 			< {"jsonrpc":"2.0","id":1,"error":{"code":-32602}}
@@ -183,7 +183,7 @@ func TestInitializeIsLimited(t *testing.T) {
 func TestLongIDsMethodsAndTokensAreRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		long := strings.Repeat("x", 1025)
-		_, p := open(t, &session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		_, p := open(t, &session.Options{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			peer, _ := session.PeerFrom(ctx)
 			return nil, peer.Report(session.Progress{Value: 1})
 		}})
@@ -225,7 +225,7 @@ func TestAnswersAboveLimitAreDropped(t *testing.T) {
 		x, y := inmemory.Pair(inmemory.Options{MaxQueue: 1000, StallTimeout: time.Hour})
 		defer x.Close()
 		release := make(chan struct{})
-		s := session.Serve(y, nil, &session.Config{Limits: session.Limits{Bytes: 1 << 20}, Logger: quiet(), Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
+		s := session.Serve(y, nil, &session.Options{Limits: session.Limits{Bytes: 1 << 20}, Logger: quiet(), Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 			<-release
 			return session.Raw(`{"text":"` + strings.Repeat("x", 100<<10) + `"}`), nil
 		}})

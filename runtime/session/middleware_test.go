@@ -70,7 +70,7 @@ func TestMiddlewareWrapsBothDirections(t *testing.T) {
 			return session.Raw(`{"a":1}`), errors.New("handler failed")
 		})
 		server.Config.Hooks.Receiving = []session.Middleware{receiving("first"), receiving("second")}
-		client := sessiontest.Side{Config: session.Config{Hooks: session.Hooks{Sending: []session.SendMiddleware{sending("outer"), sending("inner")}}}}
+		client := sessiontest.Side{Config: session.Options{Hooks: session.Hooks{Sending: []session.SendMiddleware{sending("outer"), sending("inner")}}}}
 		c, _ := sessiontest.Pair(t, client, server)
 		c.Call(t.Context(), "x/y", session.Raw(`{"p":1}`))
 		c.Notify(t.Context(), "x/n", session.Raw(`{"p":2}`))

@@ -32,7 +32,7 @@ type responder struct {
 	set       engine.Set // of the requests that belong to no connection of a session
 }
 
-// NewResponder returns a Responder: a server of requests without a session. Of the Config, it uses
+// NewResponder returns a Responder: a server of requests without a session. Of the Options, it uses
 // Handler, Principal, Logger, Hooks but for Reopened, State, ExtensionMethods and
 // Limits.ProgressInterval. The transport limits how many requests it serves at once. If Revisions
 // names modern revisions, only these are served.

@@ -43,9 +43,9 @@ func serveBoth(t *testing.T) (p *peer, handled func() []string, logged func() st
 		peer.Report(session.Progress{Value: 1})
 		return nil, peer.Notify(ctx, "notifications/message", session.Raw(`{}`)) // has no response stream
 	}
-	responder := newResponder(&session.Config{Handler: handler})
+	responder := newResponder(&session.Options{Handler: handler})
 	t.Cleanup(func() { responder.Close() })
-	_, p = serve(t, with(responder, session.Config{
+	_, p = serve(t, with(responder, session.Options{
 		Handler: handler, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}))
 	handled = func() []string {
@@ -99,15 +99,15 @@ func TestNotificationsOfModernClient(t *testing.T) {
 func TestHandleTakesNotificationOfResponder(t *testing.T) {
 	bubble(func(t *testing.T) {
 		var got []string
-		c, _ := sessiontest.Pair(t, sessiontest.Side{Config: session.Config{Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
+		c, _ := sessiontest.Pair(t, sessiontest.Side{Config: session.Options{Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 			got = append(got, req.Method)
 			return nil, nil
 		}}}, sessiontest.Side{})
-		responder := newResponder(&session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		responder := newResponder(&session.Options{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			return c.Internals(boundary.Caller{}).Handle(ctx, req.Clone())
 		}})
 		defer responder.Close()
-		_, p := serve(t, with(responder, session.Config{}))
+		_, p := serve(t, with(responder, session.Options{}))
 		p.talk(`> {"jsonrpc":"2.0","method":"custom/event","params":{` + modernMeta + `}}`)
 		if diff := cmp.Diff([]string{"custom/event"}, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -132,9 +132,9 @@ func TestClientExtension(t *testing.T) {
 			}
 			return nil, nil
 		}
-		responder := newResponder(&session.Config{Handler: handler})
+		responder := newResponder(&session.Options{Handler: handler})
 		defer responder.Close()
-		_, p := serve(t, with(responder, session.Config{Handler: handler}))
+		_, p := serve(t, with(responder, session.Options{Handler: handler}))
 		var want []string
 		for i, x := range []struct{ capabilities, want string }{
 			{`{"sampling":{"extensions":{}},"extensions":{"a":1,"x/y":{"b":[2]}}}`, `{"b":[2]} true "other"`},
@@ -172,8 +172,8 @@ func TestShutdownAnswersModernRequests(t *testing.T) {
 			<-release
 			return nil, nil
 		}
-		responder := newResponder(&session.Config{Handler: handler})
-		s, p := serve(t, with(responder, session.Config{Handler: handler}))
+		responder := newResponder(&session.Options{Handler: handler})
+		s, p := serve(t, with(responder, session.Options{Handler: handler}))
 		p.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait",` + modernMeta + `}}`)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

@@ -40,7 +40,7 @@ func (p *path) Answer(_ context.Context, text []byte, failed *jsonrpc.Error) err
 // A transport of others serves modern requests with a context and a Reply of its own.
 func TestResponderAnswersThroughReply(t *testing.T) {
 	gone := errors.New("the client has gone")
-	responder := newResponder(&session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+	responder := newResponder(&session.Options{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 		peer, _ := session.PeerFrom(ctx)
 		if req.Method == "custom/wait" {
 			if err := peer.Notify(ctx, "custom/event", nil); err == nil {
@@ -85,7 +85,7 @@ func TestResponderAnswersThroughReply(t *testing.T) {
 }
 
 // newResponder returns a Responder with a configuration.
-func newResponder(cfg *session.Config) responder {
+func newResponder(cfg *session.Options) responder {
 	return cfg.Internals(boundary.Caller{}).NewResponder()
 }
 
@@ -96,7 +96,7 @@ type responder interface {
 }
 
 // with returns the configuration of a session with a Responder.
-func with(r responder, cfg session.Config) *session.Config {
+func with(r responder, cfg session.Options) *session.Options {
 	cfg.Internals(boundary.Caller{}).Responder = r
 	return &cfg
 }

@@ -15,7 +15,7 @@ import (
 // Proves PING-01, JSONRPC-06.
 func TestPingsAreAnsweredAtOnce(t *testing.T) {
 	t.Run("busy server, before initialize", bubble(func(t *testing.T) {
-		s, p := serve(t, &session.Config{Limits: session.Limits{Requests: 1}, Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		s, p := serve(t, &session.Options{Limits: session.Limits{Requests: 1}, Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			<-ctx.Done()
 			return nil, nil
 		}})
@@ -46,7 +46,7 @@ func TestPingsAreAnsweredAtOnce(t *testing.T) {
 func TestPeerThatDoesNotAnswerPingsEndsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, conn := newPeer(t)
-		s := session.Serve(conn, nil, &session.Config{Timeouts: session.Timeouts{KeepAlive: 10 * time.Second}, Limits: session.Limits{MissedPings: 1}})
+		s := session.Serve(conn, nil, &session.Options{Timeouts: session.Timeouts{KeepAlive: 10 * time.Second}, Limits: session.Limits{MissedPings: 1}})
 		start := time.Now()
 		for i := range 3 {
 			time.Sleep(10 * time.Second)
@@ -71,7 +71,7 @@ func TestPeerThatDoesNotAnswerPingsEndsSession(t *testing.T) {
 func TestSessionSurvivesSingleMissedPing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, conn := newPeer(t)
-		s := session.Serve(conn, nil, &session.Config{Timeouts: session.Timeouts{KeepAlive: 10 * time.Second}})
+		s := session.Serve(conn, nil, &session.Options{Timeouts: session.Timeouts{KeepAlive: 10 * time.Second}})
 		for i, answered := range []bool{false, true, false, true} {
 			time.Sleep(10 * time.Second)
 			id := string(rune('1' + i))

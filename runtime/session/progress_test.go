@@ -33,7 +33,7 @@ func reporting(f func(ctx context.Context, r *session.Reporter)) session.Handler
 // Proves PROG-01, PROG-03, PROG-05, PROG-06, PROG-07, PROG-08.
 func TestReportsCarryTokenOfTheirRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, p := open(t, &session.Config{Limits: session.Limits{ProgressInterval: -1}, Handler: reporting(func(_ context.Context, r *session.Reporter) {
+		_, p := open(t, &session.Options{Limits: session.Limits{ProgressInterval: -1}, Handler: reporting(func(_ context.Context, r *session.Reporter) {
 			for _, report := range []session.Progress{
 				{Value: 0.2, Total: new(1.0)}, {Value: 0.25, Message: "half of half"}, {Value: 3},
 			} {
@@ -64,7 +64,7 @@ func TestReportsCarryTokenOfTheirRequest(t *testing.T) {
 func TestReportsIncreaseAndEndWithTheirRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var kept *session.Reporter
-		_, p := open(t, &session.Config{Limits: session.Limits{ProgressInterval: -1}, Handler: reporting(func(_ context.Context, r *session.Reporter) {
+		_, p := open(t, &session.Options{Limits: session.Limits{ProgressInterval: -1}, Handler: reporting(func(_ context.Context, r *session.Reporter) {
 			kept = r
 			for _, c := range []struct {
 				value float64
@@ -95,7 +95,7 @@ func TestReportsIncreaseAndEndWithTheirRequest(t *testing.T) {
 // Proves PROG-08, CANC-06.
 func TestCancelledRequestReportsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, p := open(t, &session.Config{Handler: reporting(func(ctx context.Context, r *session.Reporter) {
+		_, p := open(t, &session.Options{Handler: reporting(func(ctx context.Context, r *session.Reporter) {
 			r.Report(session.Progress{Value: 1})
 			r.Report(session.Progress{Value: 2}) // held
 			<-ctx.Done()
@@ -116,7 +116,7 @@ func TestCancelledRequestReportsNothing(t *testing.T) {
 // Proves PROG-04, PROG-08, PROG-14.
 func TestReportsAreCoalescedAndLastOneIsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, p := open(t, &session.Config{Limits: session.Limits{ProgressInterval: 100 * time.Millisecond}, Handler: reporting(func(_ context.Context, r *session.Reporter) {
+		_, p := open(t, &session.Options{Limits: session.Limits{ProgressInterval: 100 * time.Millisecond}, Handler: reporting(func(_ context.Context, r *session.Reporter) {
 			for i := range 10_000 {
 				if err := r.Report(session.Progress{Value: float64(i + 1)}); err != nil {
 					t.Error(err)
@@ -165,7 +165,7 @@ func TestReporterOutlivesItsRequest(t *testing.T) {
 				return next(ctx, call)
 			}
 		}
-		_, p := open(t, &session.Config{
+		_, p := open(t, &session.Options{
 			Hooks: session.Hooks{Sending: []session.SendMiddleware{related}},
 			Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 				if !req.IsNotification() {
@@ -403,7 +403,7 @@ func TestLongMessageFillsTrackerQueue(t *testing.T) {
 func TestClientReportsProgress(t *testing.T) {
 	_, s := sessiontest.Pair(t, sessiontest.Side{
 		Client: mcp.ClientCapabilities{Sampling: &mcp.ClientCapabilitiesSampling{}},
-		Config: session.Config{Limits: session.Limits{ProgressInterval: -1}, Handler: reporting(func(ctx context.Context, _ *session.Reporter) {
+		Config: session.Options{Limits: session.Limits{ProgressInterval: -1}, Handler: reporting(func(ctx context.Context, _ *session.Reporter) {
 			peer, ok := session.PeerFrom(ctx)
 			for i := 1; ok && i <= 3; i++ {
 				if err := peer.Report(session.Progress{Value: float64(i)}); err != nil {

@@ -32,9 +32,9 @@ func TestRejectedSeesEachRejection(t *testing.T) {
 			}
 			return nil, nil
 		}
-		responder := newResponder(&session.Config{Handler: handler, Hooks: session.Hooks{Rejected: rejected}, Logger: logger})
+		responder := newResponder(&session.Options{Handler: handler, Hooks: session.Hooks{Rejected: rejected}, Logger: logger})
 		defer responder.Close()
-		_, p := serve(t, with(responder, session.Config{Limits: session.Limits{Requests: 1}, Handler: handler, Hooks: session.Hooks{Rejected: rejected}, Logger: logger}))
+		_, p := serve(t, with(responder, session.Options{Limits: session.Limits{Requests: 1}, Handler: handler, Hooks: session.Hooks{Rejected: rejected}, Logger: logger}))
 		long := strings.Repeat("x", 2000)
 		p.talk(`
 			> {"jsonrpc":"2.0","id":1,"method":"tools/list"}

@@ -147,7 +147,7 @@ func (f *fakeServer) takeLog() []string {
 	return log
 }
 
-func (f *fakeServer) connect(t *testing.T, cfg *session.Config) *session.Session {
+func (f *fakeServer) connect(t *testing.T, cfg *session.Options) *session.Session {
 	t.Helper()
 	s, err := session.Connect(t.Context(), wrapped{f}, &mcp.InitializeRequestParams{
 		ClientInfo: mcp.Implementation{Name: "c", Version: "1"}, Capabilities: mcp.ClientCapabilities{Roots: &mcp.ClientCapabilitiesRoots{}},
@@ -165,7 +165,7 @@ func TestLostSessionIsReopened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeServer()
 		reopened := make(chan *mcp.InitializeResult, 1)
-		s := f.connect(t, &session.Config{Hooks: session.Hooks{Reopened: func(r *mcp.InitializeResult) { reopened <- r }}})
+		s := f.connect(t, &session.Options{Hooks: session.Hooks{Reopened: func(r *mcp.InitializeResult) { reopened <- r }}})
 		hold := make(chan bool)
 		f.reopen = func(uint32) error { <-hold; return nil }
 		f.loseSession()
@@ -194,7 +194,7 @@ func TestSessionLostDuringHandshakeIsReopened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeServer()
 		reopened := make(chan bool, 10)
-		f.connect(t, &session.Config{Hooks: session.Hooks{Reopened: func(*mcp.InitializeResult) { reopened <- true }}})
+		f.connect(t, &session.Options{Hooks: session.Hooks{Reopened: func(*mcp.InitializeResult) { reopened <- true }}})
 		f.written = func(session uint32, m jsonrpc.Message) {
 			if session == 2 && m.Method == "notifications/initialized" {
 				f.loseSession()
@@ -298,7 +298,7 @@ func TestRequestsOfLostSessionAreWithdrawn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeServer()
 		ended := make(chan error, 4)
-		f.connect(t, &session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		f.connect(t, &session.Options{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			switch req.ID {
 			case codec.StringScalar("late"):
 				t.Error("a request of the lost session was served")
@@ -348,7 +348,7 @@ func TestReopenedCallsDoNotOverlap(t *testing.T) {
 			return initializeResult(string('0'+rune(number)), ""), nil, true
 		}
 		calls, release := make(chan string, 10), make(chan struct{})
-		f.connect(t, &session.Config{Hooks: session.Hooks{Reopened: func(server *mcp.InitializeResult) {
+		f.connect(t, &session.Options{Hooks: session.Hooks{Reopened: func(server *mcp.InitializeResult) {
 			calls <- server.ServerInfo.Version
 			<-release
 		}}})
@@ -377,7 +377,7 @@ func TestIDOfWithdrawnRequestIsReusable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeServer()
 		calls, release, ended := make(chan bool, 10), make(chan struct{}), make(chan error, 1)
-		f.connect(t, &session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		f.connect(t, &session.Options{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			if req.IsNotification() {
 				return nil, nil
 			}
@@ -558,7 +558,7 @@ func TestMissedPingsReplaceSession(t *testing.T) {
 			return "{}", nil, true
 		}
 		f.reopen = func(uint32) error { time.Sleep(time.Minute); return nil }
-		s := f.connect(t, &session.Config{Timeouts: session.Timeouts{KeepAlive: 10 * time.Second}, Hooks: session.Hooks{Reopened: func(*mcp.InitializeResult) { reopened <- true }}})
+		s := f.connect(t, &session.Options{Timeouts: session.Timeouts{KeepAlive: 10 * time.Second}, Hooks: session.Hooks{Reopened: func(*mcp.InitializeResult) { reopened <- true }}})
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
 		down.Store(false)

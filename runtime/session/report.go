@@ -33,7 +33,7 @@ var (
 // send nothing. It may be used by many goroutines.
 type reporter struct {
 	to    jsonrpc.Notifier
-	cfg   *Config         // of the sender
+	cfg   *Options        // of the sender
 	ctx   context.Context // has the request that notifications belong to
 	token mcp.ProgressToken
 
@@ -56,7 +56,7 @@ func (s sessionInternals) NewReporter(ctx context.Context, token mcp.ProgressTok
 	return newReporter(s.Session, &s.cfg, context.WithoutCancel(ctx), token)
 }
 
-func newReporter(to jsonrpc.Notifier, cfg *Config, ctx context.Context, token mcp.ProgressToken) *reporter {
+func newReporter(to jsonrpc.Notifier, cfg *Options, ctx context.Context, token mcp.ProgressToken) *reporter {
 	return &reporter{to: to, cfg: cfg, ctx: ctx, token: token}
 }
 

@@ -77,7 +77,7 @@ func (r requestInternals) Connection() *Session {
 	return r.Session
 }
 
-// State returns the State of the [Config] of the session or the Responder that has received the
+// State returns the State of the [Options] of the session or the Responder that has received the
 // request, or nil if the request belongs to no connection.
 func (r requestInternals) State() any {
 	switch {
@@ -262,7 +262,7 @@ func (requestInternals) Stored(id jsonrpc.ID, method string, params json.RawMess
 }
 
 // Principal returns the principal of the request that is being served under ctx: the principal that
-// the transport has authenticated or, without one, that of the session's [Config].
+// the transport has authenticated or, without one, that of the session's [Options].
 func Principal(ctx context.Context) string {
 	if p, ok := transport.Principal(ctx); ok {
 		return p

@@ -29,7 +29,7 @@ func TestPrincipalOfMessageOverridesSession(t *testing.T) {
 			x, y := inmemory.Pair(inmemory.Options{})
 			defer x.Close()
 			var got string
-			s := session.Serve(&authenticated{y, c.conn}, nil, &session.Config{Principal: "the session's", Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			s := session.Serve(&authenticated{y, c.conn}, nil, &session.Options{Principal: "the session's", Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 				got = session.Principal(ctx)
 				return nil, nil
 			}})
@@ -120,7 +120,7 @@ func TestMessagesBelongToTheirRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, y := inmemory.Pair(inmemory.Options{})
 		conn := &recorded{Conn: y}
-		s := session.Serve(conn, nil, &session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		s := session.Serve(conn, nil, &session.Options{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			if req.IsNotification() {
 				return nil, nil
 			}

@@ -137,7 +137,7 @@ const handshake = `
 `
 
 // serve returns a server with tools, and its peer, in a synctest bubble.
-func serve(t *testing.T, cfg *session.Config) (*session.Session, *peer) {
+func serve(t *testing.T, cfg *session.Options) (*session.Session, *peer) {
 	p, conn := newPeer(t)
 	s := session.Serve(conn, &mcp.InitializeResult{
 		Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}},
@@ -152,7 +152,7 @@ func serve(t *testing.T, cfg *session.Config) (*session.Session, *peer) {
 }
 
 // open is serve with a complete handshake.
-func open(t *testing.T, cfg *session.Config) (*session.Session, *peer) {
+func open(t *testing.T, cfg *session.Options) (*session.Session, *peer) {
 	s, p := serve(t, cfg)
 	p.talk(handshake)
 	return s, p
@@ -164,7 +164,7 @@ func bubble(f func(t *testing.T)) func(t *testing.T) {
 }
 
 // connect opens a session as a client of the peer, a server with tools, and checks the handshake.
-func connect(t *testing.T, cfg *session.Config, client mcp.ClientCapabilities) (*session.Session, *peer) {
+func connect(t *testing.T, cfg *session.Options, client mcp.ClientCapabilities) (*session.Session, *peer) {
 	p, conn := newPeer(t)
 	var s *session.Session
 	done := make(chan error)

@@ -59,7 +59,7 @@ func (c *connected) Cancel(cause error) { c.until.Cancel(cause) }
 
 // side runs the handlers of a session or of a Responder.
 type side struct {
-	cfg     Config
+	cfg     Options
 	handler Handler // with its middleware
 	sender  Sender  // with its middleware
 	warnings
@@ -165,7 +165,7 @@ var errInvalidAnswer = errors.New("session: invalid answer")
 
 // reject answers a request in m with an error instead of serving it. cfg is that of the Responder for
 // a modern request.
-func (s *Session) reject(cfg *Config, message jsonrpc.Message, failed *jsonrpc.Error, m transport.Message) {
+func (s *Session) reject(cfg *Options, message jsonrpc.Message, failed *jsonrpc.Error, m transport.Message) {
 	cfg.rejected(message.Method, failed)
 	s.reply(response{m.Reply, engine.EncodeError(message.ID, failed), failed, m.Session})
 }

@@ -55,7 +55,7 @@ const (
 )
 
 // newSession returns a session that has not started, and the error of an invalid configuration.
-func newSession(conn transport.Conn, role role, cfg *Config) (s *Session, invalid error) {
+func newSession(conn transport.Conn, role role, cfg *Options) (s *Session, invalid error) {
 	complete, invalid := cfg.complete()
 	s = &Session{
 		conn:      conn,

@@ -23,7 +23,7 @@ func (tools) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.Ca
 func toolServer(h session.Handler) sessiontest.Side {
 	return sessiontest.Side{
 		Server: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}},
-		Config: session.Config{Handler: h},
+		Config: session.Options{Handler: h},
 	}
 }
 

@@ -72,7 +72,7 @@ func TestConnWithRequestStreams(t *testing.T) {
 		conn := &streamConn{Conn: server, released: make(chan jsonrpc.ID, 10), revision: mcp.Revision20251125,
 			initialize: []byte(`{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}`)}
 		s := session.Serve(wrapped{conn}, &mcp.InitializeResult{Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{ListChanged: new(true)}}},
-			&session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			&session.Options{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 				<-ctx.Done()
 				return nil, context.Cause(ctx)
 			}})

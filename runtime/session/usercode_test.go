@@ -31,7 +31,7 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 func pair(t *testing.T, client session.Handler, server session.Handler) (c, s *session.Session) {
 	side := toolServer(server)
 	side.Config.Logger = quiet()
-	return sessiontest.Pair(t, sessiontest.Side{Config: session.Config{Handler: client, Logger: quiet()}}, side)
+	return sessiontest.Pair(t, sessiontest.Side{Config: session.Options{Handler: client, Logger: quiet()}}, side)
 }
 
 // panicking is an error and a result whose methods panic.
@@ -131,7 +131,7 @@ func TestTransportPanicEndsSession(t *testing.T) {
 	for _, in := range []string{"Read", "Write", "Close"} {
 		t.Run(in, bubble(func(t *testing.T) {
 			p, conn := newPeer(t)
-			s := session.Serve(&panickingConn{conn, in}, nil, &session.Config{Logger: quiet(), Handler: func(context.Context, *session.Request) (codec.Encoder, error) {
+			s := session.Serve(&panickingConn{conn, in}, nil, &session.Options{Logger: quiet(), Handler: func(context.Context, *session.Request) (codec.Encoder, error) {
 				return session.Raw(`{"panic":1}`), nil
 			}})
 			p.send(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
@@ -163,7 +163,7 @@ func TestCallbackPanicsAreContained(t *testing.T) {
 			return nil, req.Internals(boundary.Caller{}).Progress().Report(session.Progress{Value: 1})
 		})
 		side.Config.Logger = log
-		c, _ := sessiontest.Pair(t, sessiontest.Side{Config: session.Config{
+		c, _ := sessiontest.Pair(t, sessiontest.Side{Config: session.Options{
 			Logger:   log,
 			Timeouts: session.Timeouts{KeepAlive: time.Hour},
 			Hooks: session.Hooks{Sending: []session.SendMiddleware{func(next session.Sender) session.Sender {

@@ -56,7 +56,7 @@ func recordAll(ctx context.Context, run *task.Run, n int) []error {
 func TestConcurrentRecordsShareWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &writeCounter{Store: memory.New()}
-		m := newManager(t, task.Config{Store: store, Updates: task.Updates{Quiet: true}})
+		m := newManager(t, task.Options{Store: store, Updates: task.Updates{Quiet: true}})
 		var during int64
 		created := create(t, m, task.Request{Restartable: true, Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			const n = 200
@@ -85,7 +85,7 @@ func TestConcurrentRecordsShareWrites(t *testing.T) {
 
 // If entries that share a write exceed a limit together, those that fit are recorded.
 func TestConcurrentRecordsAreLimitedOneByOne(t *testing.T) {
-	for name, cfg := range map[string]task.Config{
+	for name, cfg := range map[string]task.Options{
 		"Limits.Journal": {Limits: task.Limits{Journal: 1100}},
 		"Limits.Bytes":   {Limits: task.Limits{Bytes: 1700}},
 	} {
@@ -123,7 +123,7 @@ func TestConcurrentRecordsAreLimitedOneByOne(t *testing.T) {
 func TestAnswersAreWrittenOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &writeCounter{Store: memory.New()}
-		p := newParking(t, task.Config{Store: store, Updates: task.Updates{Quiet: true}, Recovery: task.Recovery{ParkAfter: -1}}, nil)
+		p := newParking(t, task.Options{Store: store, Updates: task.Updates{Quiet: true}, Recovery: task.Recovery{ParkAfter: -1}}, nil)
 		const n = 50
 		all := func(ctx context.Context, run *task.Run) (failed error) {
 			for i := range n {
@@ -210,7 +210,7 @@ func TestAnswersOfEarlierVersionsLeaveRecord(t *testing.T) {
 			<-release
 			return raw(`{}`), nil
 		}
-		m := newManager(t, task.Config{Store: store, Updates: task.Updates{Quiet: true}, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return work }}})
+		m := newManager(t, task.Options{Store: store, Updates: task.Updates{Quiet: true}, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return work }}})
 		synctest.Wait()
 		stored, err := store.Get(t.Context(), "a")
 		if err != nil || len(stored.InputRequests) != 0 || stored.Durable.Recorded != 3 {

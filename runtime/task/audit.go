@@ -49,8 +49,8 @@ type Stats struct {
 	Reads, Refused, Foreign uint64
 
 	Running int // tasks whose work is running in this process; not those whose outcome is being published
-	Queued  int // tasks whose work waits for room; see Config.Limits.Running and Config.Limits.Tool
-	Parked  int // tasks whose work is parked; see Config.Recovery.ParkAfter
+	Queued  int // tasks whose work waits for room; see Options.Limits.Running and Options.Limits.Tool
+	Parked  int // tasks whose work is parked; see Options.Recovery.ParkAfter
 	Waiting int // calls blocked in tasks/result
 	// Unstored is the number of outcomes that wait to be stored because the store has failed. The
 	// Manager retries them.
@@ -89,7 +89,7 @@ type audit struct {
 func (a *audit) emit(level slog.Level, e Event) {
 	if a.hook != nil {
 		if err := a.callHook(e); err != nil {
-			boundary.Report(a.log, "Config.Hooks.Audit panicked", err, "task", e.Task)
+			boundary.Report(a.log, "Options.Hooks.Audit panicked", err, "task", e.Task)
 		}
 	}
 	ctx := context.Background()

@@ -20,7 +20,7 @@ import (
 func TestAudit(t *testing.T) {
 	var mu sync.Mutex
 	var got []string
-	cfg := task.Config{Hooks: task.Hooks{Audit: func(e task.Event) {
+	cfg := task.Options{Hooks: task.Hooks{Audit: func(e task.Event) {
 		mu.Lock()
 		defer mu.Unlock()
 		got = append(got, fmt.Sprint(e.Kind, " ", e.Principal, " ", e.Task != "", " ", e.Method, " ", e.From, ">", e.To, " ", e.Err))
@@ -51,7 +51,7 @@ func TestAudit(t *testing.T) {
 
 // Work that has returned is not running, although a client does not read the status of its task.
 func TestStatsCountWorkThatRuns(t *testing.T) {
-	runInBubble(t, task.Config{Limits: task.Limits{Running: 1}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Limits: task.Limits{Running: 1}}, func(t *testing.T, m *task.Manager) {
 		for range 3 {
 			create(t, m, task.Request{Via: new(unresponsivePeer), Work: returns(`{}`)})
 		}
@@ -73,7 +73,7 @@ func TestStatsCountWorkThatRuns(t *testing.T) {
 
 func TestAuditTruncatesTaskID(t *testing.T) {
 	var got task.Event
-	m := newManager(t, task.Config{Hooks: task.Hooks{Audit: func(e task.Event) { got = e }}})
+	m := newManager(t, task.Options{Hooks: task.Hooks{Audit: func(e task.Event) { got = e }}})
 	id := strings.Repeat("x", 1<<20)
 	if _, err := m.Get(t.Context(), "alice", id, nil); !errors.Is(err, task.ErrNotFound) {
 		t.Errorf("got %v, want %v", err, task.ErrNotFound)

@@ -28,7 +28,7 @@ type clockStore struct {
 func (s *clockStore) Now() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
 
 // withClock returns a Manager whose store has a clock that is ahead.
-func withClock(t *testing.T, ahead time.Duration, cfg task.Config) (*task.Manager, *clockStore) {
+func withClock(t *testing.T, ahead time.Duration, cfg task.Options) (*task.Manager, *clockStore) {
 	t.Helper()
 	s := &clockStore{FleetStore: memory.NewFleet().Store()}
 	s.ahead.Store(int64(ahead))
@@ -42,7 +42,7 @@ func TestTaskOutlivesWrongClock(t *testing.T) {
 	const ttl = 10 * time.Minute
 	for _, ahead := range []time.Duration{-time.Hour, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
-			m, s := withClock(t, ahead, task.Config{TTL: task.TTL{Default: ttl}})
+			m, s := withClock(t, ahead, task.Options{TTL: task.TTL{Default: ttl}})
 			// Processes whose clock is right create one task with each of both clocks.
 			for id, created := range map[string]time.Time{"local": time.Now(), "store": s.Now()} {
 				_, err := s.Create(t.Context(), task.Record{ID: id, Owner: "alice", Status: mcp.TaskStatusWorking, Created: created, Updated: created, TTL: ttl})
@@ -84,7 +84,7 @@ func TestSleepEndsByClockOfStore(t *testing.T) {
 				}
 				return raw(`{}`), run.Sleep(ctx, until)
 			}
-			m, s := withClock(t, -3*time.Hour, task.Config{TTL: task.TTL{Unlimited: true}, Recovery: task.Recovery{ParkAfter: park, Recover: func(task.Record) task.Work { return work }}})
+			m, s := withClock(t, -3*time.Hour, task.Options{TTL: task.TTL{Unlimited: true}, Recovery: task.Recovery{ParkAfter: park, Recover: func(task.Record) task.Work { return work }}})
 			begun := time.Now()
 			id := create(t, m, task.Request{Restartable: true, Work: work}).TaskID
 			time.Sleep(59 * time.Minute)
@@ -106,7 +106,7 @@ func TestSleepFollowsClockOfStore(t *testing.T) {
 		work := func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			return raw(`{}`), run.Sleep(ctx, begun.Add(2*time.Hour))
 		}
-		m, s := withClock(t, 0, task.Config{TTL: task.TTL{Unlimited: true}, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return work }}})
+		m, s := withClock(t, 0, task.Options{TTL: task.TTL{Unlimited: true}, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return work }}})
 		id := create(t, m, task.Request{Restartable: true, Work: work}).TaskID
 		time.Sleep(time.Hour)
 		s.ahead.Store(int64(time.Hour))
@@ -120,7 +120,7 @@ func TestSleepFollowsClockOfStore(t *testing.T) {
 func TestClockSkewIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		_, s := withClock(t, 0, task.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		_, s := withClock(t, 0, task.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		var counts []int
 		for _, ahead := range []time.Duration{0, -time.Hour, -time.Hour, 0} {
 			s.ahead.Store(int64(ahead))
@@ -159,7 +159,7 @@ func TestTaskOutlivesJumpOfWallClock(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			store := &jumpingStore{Store: memory.New()}
-			runInBubble(t, task.Config{Store: store, TTL: task.TTL{Default: row.ttl}}, func(t *testing.T, m *task.Manager) {
+			runInBubble(t, task.Options{Store: store, TTL: task.TTL{Default: row.ttl}}, func(t *testing.T, m *task.Manager) {
 				created := start(t, m, untilDone)
 				store.ahead.Store(int64(row.ahead))
 				time.AfterFunc(row.after, func() { store.ahead.Store(0) })
@@ -194,7 +194,7 @@ func TestTaskOutlivesWrongClockAtStart(t *testing.T) {
 			if parked {
 				parkAfter = time.Second
 			}
-			cfg := task.Config{Store: store, Recovery: task.Recovery{ParkAfter: parkAfter, Recover: func(task.Record) task.Work { return work }}}
+			cfg := task.Options{Store: store, Recovery: task.Recovery{ParkAfter: parkAfter, Recover: func(task.Record) task.Work { return work }}}
 			first := newManager(t, cfg)
 			created := create(t, first, task.Request{Restartable: true, Work: work})
 			time.Sleep(10 * time.Minute)

@@ -12,10 +12,10 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 )
 
-// Config configures a [Manager]. Only Store is required. A number that is zero means the default,
+// Options configures a [Manager]. Only Store is required. A number that is zero means the default,
 // and a negative one is an error of [New] that names the field; [NoLimit] means no limit, and [Off]
 // that something is switched off, where the field says so.
-type Config struct {
+type Options struct {
 	// Store holds the records of the tasks. The Manager does not close it; close it after the
 	// Manager.
 	Store Store
@@ -48,7 +48,7 @@ const (
 	Off     = boundary.None
 )
 
-// TTL is the part of a [Config] that says how long tasks live.
+// TTL is the part of an [Options] that says how long tasks live.
 type TTL struct {
 	// Default is the lifetime of a task, from its creation on, if the requestor does not request
 	// one. The default is an hour, or Max if that is shorter.
@@ -60,7 +60,7 @@ type TTL struct {
 	Unlimited bool
 }
 
-// Updates is the part of a [Config] that says how requestors learn of changes.
+// Updates is the part of an [Options] that says how requestors learn of changes.
 type Updates struct {
 	// Poll is the interval of polling that is suggested to requestors. The default is
 	// a second; [Off] suggests none.
@@ -122,7 +122,7 @@ type Limits struct {
 	PageSize int
 }
 
-// Recovery is the part of a [Config] that says how work runs again, after a restart or when it was
+// Recovery is the part of an [Options] that says how work runs again, after a restart or when it was
 // parked.
 type Recovery struct {
 	// Recover returns the work that is re-run for an unfinished task that was created as
@@ -174,7 +174,7 @@ type Hooks struct {
 	Observer Observer
 }
 
-// Defaults of a [Config].
+// Defaults of an [Options].
 const (
 	defaultTTL              = time.Hour
 	defaultMaxTTL           = 24 * time.Hour
@@ -190,9 +190,9 @@ const (
 )
 
 // withDefaults returns a copy of c with all defaults set. In the copy, 0 means no limit.
-func (c Config) withDefaults() (Config, error) {
+func (c Options) withDefaults() (Options, error) {
 	if c.Store == nil {
-		return c, errors.New("task: Config.Store is nil")
+		return c, errors.New("task: Options.Store is nil")
 	}
 	faults := boundary.Faults{Package: "task"}
 	boundary.Default(&faults, "TTL.Max", &c.TTL.Max, defaultMaxTTL)

@@ -24,7 +24,7 @@ type Request struct {
 	Task      *mcp.TaskMetadata // task member of the request; may be nil
 
 	// Exactly one of Work and Runner must be set. Work runs the task in this process, unless it is
-	// left to other members of the fleet; see [Member].Tools. Runner is the name in [Config.Jobs]
+	// left to other members of the fleet; see [Member].Tools. Runner is the name in [Options.Jobs]
 	// of the external system that runs the task.
 	Work   Work
 	Runner string
@@ -54,7 +54,7 @@ type Request struct {
 	Entries []Entry
 
 	StatusMessage string
-	PollInterval  time.Duration // 0 means Config.Updates.Poll; a negative value suggests none
+	PollInterval  time.Duration // 0 means Options.Updates.Poll; a negative value suggests none
 
 	// Via is the requestor, or nil if it cannot be reached.
 	Via Requestor

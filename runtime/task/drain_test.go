@@ -61,7 +61,7 @@ func atOnce(t *testing.T, f func()) {
 }
 
 // joinBoth is join for two kinds of work: steps, and the work of tasks of createAsking.
-func joinBoth(t *testing.T, f *memory.Fleet, cfg task.Config, proceed <-chan struct{}) (*member, *racingStore) {
+func joinBoth(t *testing.T, f *memory.Fleet, cfg task.Options, proceed <-chan struct{}) (*member, *racingStore) {
 	t.Helper()
 	m := &member{store: f.Store(), work: steps(proceed)}
 	store := &racingStore{FleetStore: m.store}
@@ -94,7 +94,7 @@ func TestRunningWorkFinishesDuringDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
 		proceed := make(chan struct{})
-		a, b := join(t, f, task.Config{}, steps(proceed)), join(t, f, task.Config{}, steps(proceed))
+		a, b := join(t, f, task.Options{}, steps(proceed)), join(t, f, task.Options{}, steps(proceed))
 		id := a.create(t, nil)
 		done := a.drain(t)
 		start := time.Now()
@@ -113,7 +113,7 @@ func TestUnfinishedWorkIsHandedOverAfterDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
 		proceed := make(chan struct{})
-		a, b := join(t, f, task.Config{}, steps(proceed)), join(t, f, task.Config{}, steps(proceed))
+		a, b := join(t, f, task.Options{}, steps(proceed)), join(t, f, task.Options{}, steps(proceed))
 		id := a.create(t, nil)
 		done := a.drain(t)
 		start := time.Now()
@@ -138,7 +138,7 @@ func TestUnfinishedWorkIsHandedOverAfterDrain(t *testing.T) {
 // Tasks that are queued or parked move at once. Their work continues at the other member, and their
 // requestor at the first member still receives the messages of the work.
 func TestDrainHandsOverQueuedAndParkedTasks(t *testing.T) {
-	for name, limits := range map[string]task.Config{"running": {Limits: task.Limits{Running: 1}}, "tool": {Limits: task.Limits{Tool: limitTo("tool", 1)}}} {
+	for name, limits := range map[string]task.Options{"running": {Limits: task.Limits{Running: 1}}, "tool": {Limits: task.Limits{Tool: limitTo("tool", 1)}}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := memory.NewFleet()
@@ -201,9 +201,9 @@ func TestMessagesAfterHandOverArriveOnce(t *testing.T) {
 			run.Notify(ctx, mcp.MethodNotificationsMessage, raw(`{"level":"info","data":"x"}`))
 			return raw(`{"found":1}`), nil
 		}
-		a := join(t, f, task.Config{Limits: task.Limits{Running: 1}}, notifies)
+		a := join(t, f, task.Options{Limits: task.Limits{Running: 1}}, notifies)
 		running, queued := a.create(t, nil), a.create(t, nil) // no requestor is known
-		b, c := join(t, f, task.Config{}, notifies), join(t, f, task.Config{Member: task.Member{Tools: []string{}}}, nil)
+		b, c := join(t, f, task.Options{}, notifies), join(t, f, task.Options{Member: task.Member{Tools: []string{}}}, nil)
 		members := a.Members()
 		done := a.drain(t)
 		b.isHeld(t, members[0].ID, running)
@@ -225,7 +225,7 @@ func TestMessagesAfterHandOverArriveOnce(t *testing.T) {
 func TestDrainParksWaitingWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		a, b := join(t, f, task.Config{Recovery: task.Recovery{ParkAfter: time.Hour}}, asks), join(t, f, task.Config{}, asks)
+		a, b := join(t, f, task.Options{Recovery: task.Recovery{ParkAfter: time.Hour}}, asks), join(t, f, task.Options{}, asks)
 		id := a.create(t, nil)
 		start, done := time.Now(), a.drain(t)
 		drained(t, done)
@@ -243,9 +243,9 @@ func TestDrainParksWaitingWork(t *testing.T) {
 func TestDrainingMemberIsOfferedNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		a, b := join(t, f, task.Config{}, untilDone), join(t, f, task.Config{}, untilDone)
-		front := join(t, f, task.Config{Member: task.Member{Tools: []string{}}}, nil)
-		c := join(t, f, task.Config{}, untilDone)
+		a, b := join(t, f, task.Options{}, untilDone), join(t, f, task.Options{}, untilDone)
+		front := join(t, f, task.Options{Member: task.Member{Tools: []string{}}}, nil)
+		c := join(t, f, task.Options{}, untilDone)
 		drained(t, a.drain(t))
 		if members := b.Members(); !members[0].Draining || members[1].Draining || a.Internals(taskrules.Caller{}).Runs("tool") || !b.Internals(taskrules.Caller{}).Runs("tool") {
 			t.Errorf("members are %+v", members)
@@ -274,11 +274,11 @@ func TestDrainingMemberIsOfferedNothing(t *testing.T) {
 func TestTwoMembersDrainAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		cfg := task.Config{Limits: task.Limits{Running: 1}, Recovery: task.Recovery{ParkAfter: time.Second}}
+		cfg := task.Options{Limits: task.Limits{Running: 1}, Recovery: task.Recovery{ParkAfter: time.Second}}
 		proceed := make(chan struct{})
 		a, _ := joinBoth(t, f, cfg, proceed)
 		b, _ := joinBoth(t, f, cfg, proceed)
-		c, _ := joinBoth(t, f, task.Config{}, proceed)
+		c, _ := joinBoth(t, f, task.Options{}, proceed)
 		var ids []string
 		for _, m := range []*member{a, b} {
 			for range 20 {
@@ -312,10 +312,10 @@ func TestTwoMembersDrainAtOnce(t *testing.T) {
 func TestLastMemberDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		cfg := task.Config{Limits: task.Limits{Running: 1}, Recovery: task.Recovery{ParkAfter: time.Second}}
+		cfg := task.Options{Limits: task.Limits{Running: 1}, Recovery: task.Recovery{ParkAfter: time.Second}}
 		proceed := make(chan struct{})
 		a, _ := joinBoth(t, f, cfg, proceed)
-		other := join(t, f, task.Config{Member: task.Member{Tools: []string{"other"}}}, nil)
+		other := join(t, f, task.Options{Member: task.Member{Tools: []string{"other"}}}, nil)
 		parked := a.createAsking(t)
 		time.Sleep(time.Minute)
 		ids := []string{parked, a.create(t, nil), a.create(t, nil)}
@@ -333,7 +333,7 @@ func TestLastMemberDrains(t *testing.T) {
 			t.Fatal(err)
 		}
 		atOnce(t, func() {
-			b, _ := joinBoth(t, f, task.Config{}, proceed)
+			b, _ := joinBoth(t, f, task.Options{}, proceed)
 			b.isHeld(t, b.Members()[1].ID, ids...)
 			if s := b.Stats(); s.Running != 3 || s.Parked != 1 {
 				t.Errorf("the next member: %+v", s)
@@ -345,7 +345,7 @@ func TestLastMemberDrains(t *testing.T) {
 func TestCancellationDuringDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		a, b := join(t, f, task.Config{Limits: task.Limits{Running: 1}}, untilDone), join(t, f, task.Config{Limits: task.Limits{Running: 1}}, untilDone)
+		a, b := join(t, f, task.Options{Limits: task.Limits{Running: 1}}, untilDone), join(t, f, task.Options{Limits: task.Limits{Running: 1}}, untilDone)
 		running, queued := a.create(t, nil), a.create(t, nil)
 		atOnce(t, func() {
 			done := a.drain(t)
@@ -367,7 +367,7 @@ func TestCancellationDuringDrain(t *testing.T) {
 func TestDrainOutlastsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		a, b := join(t, f, task.Config{}, untilDone), join(t, f, task.Config{}, untilDone)
+		a, b := join(t, f, task.Options{}, untilDone), join(t, f, task.Options{}, untilDone)
 		id := a.create(t, nil)
 		done := a.drain(t)
 		a.store.Cut()
@@ -389,13 +389,13 @@ func TestHandOverOutlastsFailuresOfStore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := memory.NewFleet()
-				cfg := task.Config{Limits: task.Limits{Running: 1}, Recovery: task.Recovery{ParkAfter: time.Second}}
+				cfg := task.Options{Limits: task.Limits{Running: 1}, Recovery: task.Recovery{ParkAfter: time.Second}}
 				proceed := make(chan struct{})
 				a, store := joinBoth(t, f, cfg, proceed)
 				parked := a.createAsking(t)
 				time.Sleep(time.Minute)
 				running, queued := a.create(t, nil), a.create(t, nil)
-				b, _ := joinBoth(t, f, task.Config{}, proceed)
+				b, _ := joinBoth(t, f, task.Options{}, proceed)
 				members := b.Members()
 				var mu sync.Mutex
 				until, writes := members[1].Joined.Add(3*time.Second), 0
@@ -441,7 +441,7 @@ func TestHandOverOutlastsFailuresOfStore(t *testing.T) {
 // Without a fleet, running work finishes, work that only waits is parked, and nothing moves.
 func TestDrainWithoutFleet(t *testing.T) {
 	proceed := make(chan struct{})
-	runInBubble(t, task.Config{Recovery: task.Recovery{Recover: func(task.Record) task.Work { return asks }}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Recovery: task.Recovery{Recover: func(task.Record) task.Work { return asks }}}, func(t *testing.T, m *task.Manager) {
 		proceed = make(chan struct{})
 		running := start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) {
 			<-proceed
@@ -468,11 +468,11 @@ func TestDrainWithoutFleet(t *testing.T) {
 func TestDrainEndsTakingOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		dead := join(t, f, task.Config{}, untilDone)
+		dead := join(t, f, task.Options{}, untilDone)
 		for range 20 {
 			dead.create(t, nil)
 		}
-		a, store := joinRacing(t, f, task.Config{}, untilDone)
+		a, store := joinRacing(t, f, task.Options{}, untilDone)
 		seen := 0
 		store.set(hooks{afterOrphan: func(task.Record) {
 			if seen++; seen == 5 {
@@ -488,7 +488,7 @@ func TestDrainEndsTakingOver(t *testing.T) {
 		if n := a.runs.Load(); n != 4 {
 			t.Errorf("%d runs, want 4", n)
 		}
-		b := join(t, f, task.Config{}, untilDone)
+		b := join(t, f, task.Options{}, untilDone)
 		if n := b.runs.Load(); n != 16 {
 			t.Errorf("%d runs at the next member, want 16", n)
 		}
@@ -499,13 +499,13 @@ func TestDrainEndsTakingOver(t *testing.T) {
 func TestDrainHandsOverNewlyClaimedTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		dead := join(t, f, task.Config{}, untilDone)
+		dead := join(t, f, task.Options{}, untilDone)
 		for range 20 {
 			dead.create(t, nil)
 		}
-		a, store := joinRacing(t, f, task.Config{Limits: task.Limits{Running: 1}}, untilDone)
+		a, store := joinRacing(t, f, task.Options{Limits: task.Limits{Running: 1}}, untilDone)
 		a.create(t, nil)
-		b := join(t, f, task.Config{}, untilDone)
+		b := join(t, f, task.Options{}, untilDone)
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		drain := once(func() { a.Drain(ended) })
@@ -528,8 +528,8 @@ func TestDrainHandsOverNewlyClaimedTasks(t *testing.T) {
 func TestHandedOverTaskIsOfferedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		a, first := joinRacing(t, f, task.Config{Limits: task.Limits{Running: 1}}, untilDone)
-		b, second := joinRacing(t, f, task.Config{}, untilDone)
+		a, first := joinRacing(t, f, task.Options{Limits: task.Limits{Running: 1}}, untilDone)
+		b, second := joinRacing(t, f, task.Options{}, untilDone)
 		a.create(t, nil)
 		id := a.create(t, nil)
 		time.Sleep(time.Minute) // the members look for no tasks any longer
@@ -557,8 +557,8 @@ func TestDrainingMemberDeclinesOffer(t *testing.T) {
 		store := &racingStore{FleetStore: f.Store()}
 		var events fleets.Events
 		store.set(hooks{afterJoin: func(e fleets.Events) { events = e }})
-		a := newManager(t, task.Config{Store: store, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return untilDone }}})
-		front := join(t, f, task.Config{Member: task.Member{Tools: []string{}}}, nil)
+		a := newManager(t, task.Options{Store: store, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return untilDone }}})
+		front := join(t, f, task.Options{Member: task.Member{Tools: []string{}}}, nil)
 		if err := a.Drain(t.Context()); err != nil {
 			t.Fatal(err)
 		}

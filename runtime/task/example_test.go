@@ -18,7 +18,7 @@ func Example() {
 	ctx := context.Background()
 	store := memory.New()
 	defer store.Close()
-	manager, err := task.New(ctx, task.Config{Store: store})
+	manager, err := task.New(ctx, task.Options{Store: store})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func ExampleRun() {
 	ctx := context.Background()
 	store := memory.New()
 	defer store.Close()
-	manager, err := task.New(ctx, task.Config{Store: store})
+	manager, err := task.New(ctx, task.Options{Store: store})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func ExampleJobs() {
 	ctx := context.Background()
 	store := memory.New()
 	defer store.Close()
-	manager, err := task.New(ctx, task.Config{Store: store, Jobs: map[string]task.Jobs{"printers": new(printers)}})
+	manager, err := task.New(ctx, task.Options{Store: store, Jobs: map[string]task.Jobs{"printers": new(printers)}})
 	if err != nil {
 		log.Fatal(err)
 	}

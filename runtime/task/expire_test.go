@@ -23,14 +23,14 @@ import (
 // Proves TASK-15, TASK-34, TASK-74.
 func TestTTL(t *testing.T) {
 	week := int64(7 * 24 * time.Hour / time.Millisecond)
-	limited := task.Config{TTL: task.TTL{Max: time.Hour, Default: time.Minute}}
-	unlimited := task.Config{TTL: task.TTL{Max: time.Hour, Unlimited: true}}
+	limited := task.Options{TTL: task.TTL{Max: time.Hour, Default: time.Minute}}
+	unlimited := task.Options{TTL: task.TTL{Max: time.Hour, Unlimited: true}}
 	for _, tt := range []struct {
-		cfg       task.Config
+		cfg       task.Options
 		requested string // the task member
 		want      string // the ttl member, or the code of the error
 	}{
-		{task.Config{}, `{}`, `3600000`},
+		{task.Options{}, `{}`, `3600000`},
 		{limited, ``, `60000`},
 		{limited, `{}`, `60000`},
 		{limited, `{"ttl":1}`, `1`},
@@ -73,7 +73,7 @@ func TestTTL(t *testing.T) {
 			}
 		})
 	}
-	for _, cfg := range []task.Config{
+	for _, cfg := range []task.Options{
 		{}, {Store: memory.New(), TTL: task.TTL{Max: -1}}, {Store: memory.New(), TTL: task.TTL{Max: time.Hour, Default: 2 * time.Hour}}, {Store: memory.New(), Limits: task.Limits{PageSize: -1}},
 	} {
 		if m, err := task.New(t.Context(), cfg); err == nil {
@@ -88,7 +88,7 @@ func TestTTL(t *testing.T) {
 //
 // Proves TASK-35, TASK-64, TASK-74.
 func TestExpiry(t *testing.T) {
-	runInBubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{}, func(t *testing.T, m *task.Manager) {
 		causes := make(chan error, 1)
 		minute := &mcp.TaskMetadata{TTL: new(int64(60_000))}
 		running := create(t, m, task.Request{Task: minute, Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
@@ -125,7 +125,7 @@ func TestExpiry(t *testing.T) {
 
 // Each of many tasks expires at its own time.
 func TestExpiryOfManyTasks(t *testing.T) {
-	runInBubble(t, task.Config{Limits: task.Limits{Rate: -1, Tasks: -1, Bytes: -1}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Limits: task.Limits{Rate: -1, Tasks: -1, Bytes: -1}}, func(t *testing.T, m *task.Manager) {
 		const n = 20_000
 		for i := range n {
 			ttl := int64(1 + i*7919%n)

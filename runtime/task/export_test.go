@@ -1,6 +1,6 @@
 package task
 
-// Defaults of a [Config].
+// Defaults of an [Options].
 const (
 	DefaultProgressInterval = defaultProgressInterval
 	DefaultMaxBytes         = defaultMaxBytes

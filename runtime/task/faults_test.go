@@ -41,7 +41,7 @@ func TestPanickingOutcomeFailsTask(t *testing.T) {
 		"nil error":         {err: (*jsonrpc.Error)(nil)},
 		"wrapped nil error": {err: fmt.Errorf("wrapped: %w", (*jsonrpc.Error)(nil))},
 	} {
-		runInBubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
+		runInBubble(t, task.Options{}, func(t *testing.T, m *task.Manager) {
 			created := start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) { return tt.result, tt.err })
 			out := result(t, m, created.TaskID)
 			if out.Error == nil || out.Error.Code != jsonrpc.CodeInternalError || !strings.HasPrefix(out.Error.Message, "internal error: ") {
@@ -74,7 +74,7 @@ func (s *panickingStore) Update(ctx context.Context, r task.Record) (task.Record
 // A panic of the store or of the audit hook affects only the call in which it occurs.
 func TestPanickingStoreAndAuditHook(t *testing.T) {
 	store := &panickingStore{failingStore{Store: memory.New()}}
-	runInBubble(t, task.Config{Store: store, Hooks: task.Hooks{Audit: func(task.Event) { panic("Audit") }}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Store: store, Hooks: task.Hooks{Audit: func(task.Event) { panic("Audit") }}}, func(t *testing.T, m *task.Manager) {
 		end := make(chan bool)
 		created := start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) { <-end; return raw(`{}`), nil })
 		store.setError(errors.New("secret"))
@@ -97,7 +97,7 @@ func TestInvalidUTF8IsReplaced(t *testing.T) {
 	const bad = "caf\xe9"
 	tails := strings.Repeat("\x80", 700)
 	b := &batchSystem{message: bad}
-	runInBubble(t, task.Config{Jobs: map[string]task.Jobs{"batch": b}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Jobs: map[string]task.Jobs{"batch": b}}, func(t *testing.T, m *task.Manager) {
 		for _, text := range []string{bad, tails} {
 			start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) { return nil, errors.New(text) })
 			start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) {
@@ -179,7 +179,7 @@ func TestWriteReportedAsFailed(t *testing.T) {
 	for name, fault := range map[string]error{"context ends": nil, "store reports an error": errors.New("network timeout")} {
 		t.Run(name, func(t *testing.T) {
 			store := &slowStore{memory.New(), func() error { return fault }}
-			cfg := task.Config{Store: store, Limits: task.Limits{Tasks: 2, Bytes: 36_000}}
+			cfg := task.Options{Store: store, Limits: task.Limits{Tasks: 2, Bytes: 36_000}}
 			runInBubble(t, cfg, func(t *testing.T, m *task.Manager) {
 				params := json.RawMessage(`"` + strings.Repeat("x", 6000) + `"`)
 				for range 20 {
@@ -248,7 +248,7 @@ func TestCreateWithUnknownOutcome(t *testing.T) {
 		}
 		return nil
 	}
-	runInBubble(t, task.Config{Store: &slowStore{store, fault}, Limits: task.Limits{Tasks: 1}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Store: &slowStore{store, fault}, Limits: task.Limits{Tasks: 1}}, func(t *testing.T, m *task.Manager) {
 		err := tryCreate(t, m, "alice", untilDone)
 		if wireCode(err) != task.CodeDoubtful || !errors.Is(err, task.ErrDoubtful) {
 			t.Errorf("Create: %v", err)
@@ -307,7 +307,7 @@ func (s *expiringStore) Sweep(ctx context.Context, now time.Time, limit int) ([]
 func TestTaskExpiresDuringCancellation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		end := make(chan bool)
-		m := newManager(t, task.Config{Store: &expiringStore{memory.New(), end}, Limits: task.Limits{Tasks: 1, Bytes: 1400}})
+		m := newManager(t, task.Options{Store: &expiringStore{memory.New(), end}, Limits: task.Limits{Tasks: 1, Bytes: 1400}})
 		created := create(t, m, task.Request{Task: &mcp.TaskMetadata{TTL: new(int64(1000))}, Work: func(context.Context, *task.Run) (codec.Encoder, error) {
 			<-end
 			return raw(`{}`), nil
@@ -328,7 +328,7 @@ func TestTaskExpiresDuringCancellation(t *testing.T) {
 func TestOvertakenCancellationIsAudited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var moved []mcp.TaskStatus
-		m := newManager(t, task.Config{Store: &expiringStore{Store: memory.New()}, Hooks: task.Hooks{Audit: func(e task.Event) {
+		m := newManager(t, task.Options{Store: &expiringStore{Store: memory.New()}, Hooks: task.Hooks{Audit: func(e task.Event) {
 			if e.Kind == task.EventMoved {
 				moved = append(moved, e.To)
 			}
@@ -352,7 +352,7 @@ func TestCloseRetriesOutcomes(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			inner := memory.New()
 			store := &failingStore{Store: inner}
-			m, err := task.New(t.Context(), task.Config{Store: store, Logger: slog.New(slog.DiscardHandler)})
+			m, err := task.New(t.Context(), task.Options{Store: store, Logger: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -385,7 +385,7 @@ func TestCloseRetriesOutcomes(t *testing.T) {
 func TestAnswerIsStoredOnceStoreWorks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &failingStore{Store: memory.New()}
-		m := newManager(t, task.Config{Store: store, Updates: task.Updates{Quiet: true}})
+		m := newManager(t, task.Options{Store: store, Updates: task.Updates{Quiet: true}})
 		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			answer, err := run.Call(ctx, "roots/list", nil)
 			return raw(answer), err
@@ -411,7 +411,7 @@ func TestAnswerIsStoredOnceStoreWorks(t *testing.T) {
 func TestHealth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &failingStore{Store: memory.New()}
-		m := newManager(t, task.Config{Store: store})
+		m := newManager(t, task.Options{Store: store})
 		end := make(chan bool)
 		created := start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) { <-end; return raw(`{}`), nil })
 		if err := m.Health(); err != nil {
@@ -444,9 +444,9 @@ func TestHealth(t *testing.T) {
 // A second Manager cannot use the store.
 func TestNewRejectsStoreInUse(t *testing.T) {
 	store := memory.New()
-	first := newManager(t, task.Config{Store: store})
+	first := newManager(t, task.Options{Store: store})
 	created := start(t, first, untilDone)
-	if _, err := task.New(t.Context(), task.Config{Store: store}); !errors.Is(err, task.ErrInUse) {
+	if _, err := task.New(t.Context(), task.Options{Store: store}); !errors.Is(err, task.ErrInUse) {
 		t.Errorf("second Manager: %v", err)
 	}
 	if got := get(t, first, created.TaskID).Status; got != mcp.TaskStatusWorking {
@@ -455,7 +455,7 @@ func TestNewRejectsStoreInUse(t *testing.T) {
 	if err := first.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	newManager(t, task.Config{Store: store})
+	newManager(t, task.Options{Store: store})
 }
 
 // Poll intervals are rounded up to whole milliseconds. A negative interval suggests none.
@@ -466,7 +466,7 @@ func TestPollIntervalIsRoundedUp(t *testing.T) {
 	}{
 		{0, 0, 1000}, {time.Microsecond, 0, 1}, {0, 1500 * time.Microsecond, 2}, {0, -time.Second, 0}, {-1, 0, 0}, {-1, time.Second, 1000},
 	} {
-		runInBubble(t, task.Config{Updates: task.Updates{Poll: tt.config}}, func(t *testing.T, m *task.Manager) {
+		runInBubble(t, task.Options{Updates: task.Updates{Poll: tt.config}}, func(t *testing.T, m *task.Manager) {
 			created := create(t, m, task.Request{PollInterval: tt.request, Work: returns(`{}`)})
 			got := int64(0)
 			if created.PollInterval != nil {
@@ -535,7 +535,7 @@ func TestDamagedRecordsDoNotPreventStart(t *testing.T) {
 		put("unknown", "submitted")
 		put("good", mcp.TaskStatusWorking)
 		store.damage("damaged")
-		m := newManager(t, task.Config{Store: store, Recovery: task.Recovery{Recover: func(r task.Record) task.Work {
+		m := newManager(t, task.Options{Store: store, Recovery: task.Recovery{Recover: func(r task.Record) task.Work {
 			if r.Method == "panics" {
 				panic("Recover")
 			}
@@ -570,7 +570,7 @@ func TestDamagedRecordsDoNotPreventStart(t *testing.T) {
 // The outcome of work is stored even if the record of its task is damaged while the work runs.
 func TestRecordDamagedWhileWorkRuns(t *testing.T) {
 	store := &damagedStore{Store: memory.New()}
-	runInBubble(t, task.Config{Store: store}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Store: store}, func(t *testing.T, m *task.Manager) {
 		end := make(chan bool)
 		created := start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) { <-end; return raw(`{}`), nil })
 		waiting := make(chan task.Outcome, 1)
@@ -589,7 +589,7 @@ func TestRecordDamagedWhileWorkRuns(t *testing.T) {
 // Proves TASK-22, TASK-23.
 func TestWorkCannotChangeTerminalTask(t *testing.T) {
 	store := memory.New()
-	runInBubble(t, task.Config{Store: store}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Store: store}, func(t *testing.T, m *task.Manager) {
 		var run *task.Run
 		created := start(t, m, func(_ context.Context, r *task.Run) (codec.Encoder, error) { run = r; return raw(`{}`), nil })
 		want := result(t, m, created.TaskID)
@@ -612,7 +612,7 @@ func TestJobCancellationIsRetried(t *testing.T) {
 		store := memory.New()
 		b := &batchSystem{cancelFailures: 2}
 		jobs := map[string]task.Jobs{"batch": b}
-		first := newManager(t, task.Config{Store: store, Jobs: jobs})
+		first := newManager(t, task.Options{Store: store, Jobs: jobs})
 		created := create(t, first, task.Request{Runner: "batch"})
 		synctest.Wait()
 		if _, err := first.Cancel(t.Context(), "alice", created.TaskID, nil); err != nil {
@@ -627,7 +627,7 @@ func TestJobCancellationIsRetried(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Minute)
-		newManager(t, task.Config{Store: store, Jobs: jobs})
+		newManager(t, task.Options{Store: store, Jobs: jobs})
 		time.Sleep(2 * time.Minute) // the time without a process does not count
 		checkEqual(t, "cancelled", map[string]bool{"job of " + created.TaskID: true, "job of " + expires.TaskID: true}, func() map[string]bool {
 			all := map[string]bool{}

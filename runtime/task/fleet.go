@@ -26,7 +26,7 @@ var ErrFenced = fmt.Errorf("%w here: another member of the fleet may hold the ta
 // errTaken reports that another member has claimed an orphan first.
 var errTaken = errors.New("task: claimed by another member")
 
-// errUnknownWork reports that Config.Recovery.Recover returned no work for an orphan. Another
+// errUnknownWork reports that Options.Recovery.Recover returned no work for an orphan. Another
 // member may know its tool.
 var errUnknownWork = errors.New("task: this member does not know the work")
 
@@ -927,7 +927,7 @@ func (run *Run) endClaiming() {
 }
 
 // runsHere reports whether this process runs the restartable tasks of a tool that it creates, if they
-// require labels. It returns false if [Config].Member leaves the tool to other members of the fleet
+// require labels. It returns false if [Options].Member leaves the tool to other members of the fleet
 // or lacks a label, and while this member drains and another one runs the tasks.
 func (m *Manager) runsHere(tool string, labels ...string) bool {
 	p := placement{tool: tool, labels: labels}
@@ -978,7 +978,7 @@ func (m *Manager) queried(request []byte) (response []byte) {
 		return nil
 	}
 	err := boundary.Run(func() error { response = m.cfg.Hooks.Queried(request); return nil })
-	boundary.Report(m.cfg.Logger, "Config.Hooks.Queried panicked", err)
+	boundary.Report(m.cfg.Logger, "Options.Hooks.Queried panicked", err)
 	return response
 }
 

@@ -302,7 +302,7 @@ func (m racingMembership) Reserve(ctx context.Context, quota string, r fleets.Re
 }
 
 // joinRacing is join with a racingStore.
-func joinRacing(t *testing.T, f *memory.Fleet, cfg task.Config, work task.Work) (*member, *racingStore) {
+func joinRacing(t *testing.T, f *memory.Fleet, cfg task.Options, work task.Work) (*member, *racingStore) {
 	t.Helper()
 	m := &member{store: f.Store(), work: work}
 	store := &racingStore{FleetStore: m.store}
@@ -348,10 +348,10 @@ func TestTakeoverSparesLivingMember(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := memory.NewFleet()
-				a := join(t, f, task.Config{}, untilDone)
+				a := join(t, f, task.Options{}, untilDone)
 				id := a.create(t, nil)
-				b := join(t, f, task.Config{Member: task.Member{Tools: []string{"other"}}}, untilDone)
-				c, store := joinRacing(t, f, task.Config{}, untilDone)
+				b := join(t, f, task.Options{Member: task.Member{Tools: []string{"other"}}}, untilDone)
+				c, store := joinRacing(t, f, task.Options{}, untilDone)
 				store.set(at(once(func() {
 					if err := b.Internals(taskrules.Caller{}).TakeOver(t.Context(), id); err != nil {
 						t.Error(err)
@@ -372,9 +372,9 @@ func TestTakeoverSparesLivingMember(t *testing.T) {
 func TestTakeoverIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		a := join(t, f, task.Config{}, untilDone)
+		a := join(t, f, task.Options{}, untilDone)
 		id := a.create(t, nil)
-		b, store := joinRacing(t, f, task.Config{}, untilDone)
+		b, store := joinRacing(t, f, task.Options{}, untilDone)
 		claim := once(func() { claimAsDead(t, f, id) })
 		store.set(hooks{afterOrphan: func(task.Record) { claim() }})
 		a.cut(t)
@@ -390,7 +390,7 @@ func TestTakeoverIsRetried(t *testing.T) {
 func TestTaskIsTakenBackFromDeadMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		a, store := joinRacing(t, f, task.Config{}, untilDone)
+		a, store := joinRacing(t, f, task.Options{}, untilDone)
 		store.set(hooks{noOrphans: true})
 		id := a.create(t, nil)
 		synctest.Wait()
@@ -407,8 +407,8 @@ func TestTaskIsTakenBackFromDeadMember(t *testing.T) {
 func TestOrphanMissedByFirstLookIsTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		a := join(t, f, task.Config{}, untilDone)
-		b, store := joinRacing(t, f, task.Config{}, untilDone)
+		a := join(t, f, task.Options{}, untilDone)
+		b, store := joinRacing(t, f, task.Options{}, untilDone)
 		time.Sleep(5 * time.Minute) // b has looked after it has joined
 		id := a.create(t, nil)
 		synctest.Wait()
@@ -432,7 +432,7 @@ func TestOrphanMissedByFirstLookIsTakenOver(t *testing.T) {
 func TestOldRecordDoesNotEndNewRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		a := join(t, f, task.Config{}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		a := join(t, f, task.Options{}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			time.Sleep(time.Minute)
 			if err := run.SetStatusMessage(ctx, "slow"); err != nil {
 				return nil, err
@@ -441,7 +441,7 @@ func TestOldRecordDoesNotEndNewRun(t *testing.T) {
 		})
 		id := a.create(t, nil)
 		proceed := make(chan struct{})
-		b, store := joinRacing(t, f, task.Config{}, steps(proceed))
+		b, store := joinRacing(t, f, task.Options{}, steps(proceed))
 		w, _, err := b.Internals(taskrules.Caller{}).Watch(t.Context(), "alice", []string{id}, func(string) {})
 		if err != nil {
 			t.Fatal(err)
@@ -477,7 +477,7 @@ func TestCreateFailsAfterLease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := memory.NewFleet()
-				m, store := joinRacing(t, f, task.Config{Member: task.Member{Tools: tools}}, untilDone)
+				m, store := joinRacing(t, f, task.Options{Member: task.Member{Tools: tools}}, untilDone)
 				store.set(hooks{beforeCreate: func() { // the member loses its lease and joins again
 					m.store.Cut()
 					time.Sleep(time.Minute)
@@ -506,8 +506,8 @@ func TestCreateFailsAfterLease(t *testing.T) {
 func TestOfferIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		front, store := joinRacing(t, f, task.Config{Member: task.Member{Tools: []string{}}}, nil)
-		worker := join(t, f, task.Config{}, returns(`{"found":1}`))
+		front, store := joinRacing(t, f, task.Options{Member: task.Member{Tools: []string{}}}, nil)
+		worker := join(t, f, task.Options{}, returns(`{"found":1}`))
 		time.Sleep(time.Hour) // the worker looks for tasks only after it has joined
 		var offers atomic.Int64
 		store.set(hooks{offer: func() error {
@@ -585,11 +585,11 @@ func TestWorkOutlastsFailuresOfStore(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := memory.NewFleet()
 				proceed := make(chan struct{})
-				a, store := joinRacing(t, f, task.Config{Recovery: task.Recovery{ParkAfter: -1}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+				a, store := joinRacing(t, f, task.Options{Recovery: task.Recovery{ParkAfter: -1}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 					<-proceed
 					return work(ctx, run)
 				})
-				b := join(t, f, task.Config{}, work)
+				b := join(t, f, task.Options{}, work)
 				id := a.create(t, nil)
 				fail(a, store)
 				close(proceed)
@@ -615,7 +615,7 @@ func TestWorkOutlastsFailuresOfStore(t *testing.T) {
 func TestInputRequestSurvivesLostClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		a, b := join(t, f, task.Config{}, asks), join(t, f, task.Config{}, asks)
+		a, b := join(t, f, task.Options{}, asks), join(t, f, task.Options{}, asks)
 		id := a.create(t, nil)
 		slow := &peer{answer: func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 			time.Sleep(5 * time.Second)
@@ -647,8 +647,8 @@ func TestInputRequestSurvivesLostClaim(t *testing.T) {
 func TestWritesDuringTakeOver(t *testing.T) {
 	for name, held := range map[string]struct { // a parked task is claimed with the brief of the first read
 		read int32
-		cfg  task.Config
-	}{"running": {2, task.Config{Recovery: task.Recovery{ParkAfter: -1}}}, "parked": {1, task.Config{Recovery: task.Recovery{ParkAfter: time.Second}}}} {
+		cfg  task.Options
+	}{"running": {2, task.Options{Recovery: task.Recovery{ParkAfter: -1}}}, "parked": {1, task.Options{Recovery: task.Recovery{ParkAfter: time.Second}}}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f, cfg := memory.NewFleet(), held.cfg
@@ -701,7 +701,7 @@ func TestStoreLosesWrites(t *testing.T) {
 
 func storeLosesWrites(t *testing.T, away time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
-		a, store := joinRacing(t, memory.NewFleet(), task.Config{}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		a, store := joinRacing(t, memory.NewFleet(), task.Options{}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			for n := range 5 {
 				if err := run.SetStatusMessage(ctx, fmt.Sprint(n)); err != nil {
 					return nil, err
@@ -747,7 +747,7 @@ func storeLosesWrites(t *testing.T, away time.Duration) {
 func TestLeaseEndsWhileWorkIsParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wake := time.Now().Add(10 * time.Minute)
-		a, store := joinRacing(t, memory.NewFleet(), task.Config{}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		a, store := joinRacing(t, memory.NewFleet(), task.Options{}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			if err := run.Sleep(ctx, wake); err != nil {
 				return nil, err
 			}
@@ -787,7 +787,7 @@ func TestLostChangeReachesParkedWorkOfHolder(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m, store := joinRacing(t, memory.NewFleet(), task.Config{Recovery: task.Recovery{ParkAfter: time.Second}}, asks)
+				m, store := joinRacing(t, memory.NewFleet(), task.Options{Recovery: task.Recovery{ParkAfter: time.Second}}, asks)
 				id := m.create(t, nil)
 				time.Sleep(time.Minute)
 				lost := false
@@ -860,7 +860,7 @@ func TestOutdatedJournalIsReadAgain(t *testing.T) {
 					entries, _, err := run.Journal(ctx)
 					return raw(fmt.Sprintf(`{"found":%d}`, len(entries))), err
 				}
-				m.Manager = newManager(t, task.Config{Store: store, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return m.run }}})
+				m.Manager = newManager(t, task.Options{Store: store, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return m.run }}})
 				id := m.create(t, nil)
 				if got := found(t, result(t, m.Manager, id)); got != "1" {
 					t.Errorf("found %s entries", got)
@@ -897,8 +897,8 @@ func TestOutdatedRecordDoesNotEndWait(t *testing.T) {
 			}
 			return asks(ctx, run)
 		}
-		m.Manager = newManager(t, task.Config{Store: store, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return m.run }}})
-		front := join(t, f, task.Config{Member: task.Member{Tools: []string{}}}, nil)
+		m.Manager = newManager(t, task.Options{Store: store, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return m.run }}})
+		front := join(t, f, task.Options{Member: task.Member{Tools: []string{}}}, nil)
 		id := m.create(t, nil)
 		synctest.Wait()
 		store.outdated.Store(true)
@@ -922,7 +922,7 @@ func TestOutdatedRecordDoesNotEndWait(t *testing.T) {
 func TestOutdatedRecordDoesNotFenceWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		a := join(t, f, task.Config{}, untilDone)
+		a := join(t, f, task.Options{}, untilDone)
 		var earlier task.Record
 		var store *racingStore
 		work := func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
@@ -931,7 +931,7 @@ func TestOutdatedRecordDoesNotFenceWork(t *testing.T) {
 			return raw(`{}`), run.SetStatusMessage(ctx, "working")
 		}
 		var b *member
-		b, store = joinRacing(t, f, task.Config{Logger: slog.New(slog.DiscardHandler)}, work)
+		b, store = joinRacing(t, f, task.Options{Logger: slog.New(slog.DiscardHandler)}, work)
 		id := a.create(t, nil)
 		earlier = a.record(t, id)
 		if err := b.Internals(taskrules.Caller{}).TakeOver(t.Context(), id); err != nil {
@@ -983,7 +983,7 @@ func TestFailedCreationDoesNotRun(t *testing.T) {
 						return raw(`{}`), nil
 					}
 					join := func(s task.Store, tools []string) *task.Manager {
-						return newManager(t, task.Config{
+						return newManager(t, task.Options{
 							Store: s, Member: task.Member{Tools: tools}, Logger: slog.New(slog.DiscardHandler),
 							Recovery: task.Recovery{Recover: func(task.Record) task.Work { return work }},
 						})
@@ -1022,12 +1022,12 @@ func TestFailedCreationDoesNotRun(t *testing.T) {
 func TestUpdateOfOutdatedRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		a := join(t, f, task.Config{}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		a := join(t, f, task.Options{}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			time.Sleep(time.Second)
 			answer, err := run.Call(ctx, mcp.MethodElicitationCreate, nil)
 			return raw(answer), err
 		})
-		b, store := joinRacing(t, f, task.Config{}, nil)
+		b, store := joinRacing(t, f, task.Options{}, nil)
 		id := a.create(t, nil)
 		earlier := a.record(t, id)
 		time.Sleep(time.Minute)

@@ -64,7 +64,7 @@ type randomFleet struct {
 	fleet    *memory.Fleet
 	history  *history
 	random   *rand.Rand
-	cfg      task.Config
+	cfg      task.Options
 	frontEnd bool     // the first process runs no work
 	programs sync.Map // by task id
 	gauge    *gauge
@@ -91,7 +91,7 @@ func newRandomFleet(t *testing.T, seed uint64) *randomFleet {
 		poison: seed%3 == 0, clocks: seed%2 == 1, expires: seed%6 == 2, calls: seed%4 == 3, divided: seed%5 == 1, // which leaves the sequences of the other seeds as they were
 	}
 	f.frontEnd = f.random.IntN(3) == 0
-	f.cfg = task.Config{
+	f.cfg = task.Options{
 		Limits: task.Limits{Rate: -1}, TTL: task.TTL{Unlimited: true}, Recovery: task.Recovery{MaxReruns: -1, ParkAfter: time.Duration(f.random.IntN(3000)+1) * time.Millisecond}, Member: task.Member{Lease: randomLease},
 	}
 	f.gauge = newGauge()

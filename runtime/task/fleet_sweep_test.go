@@ -31,7 +31,7 @@ func TestMembersShareSweeps(t *testing.T) {
 		var sweeps atomic.Int64
 		var last *task.Manager
 		for range members {
-			last = newManager(t, task.Config{Store: sweepingStore{f.Store(), &sweeps}, Limits: task.Limits{Tasks: -1, Rate: -1}})
+			last = newManager(t, task.Options{Store: sweepingStore{f.Store(), &sweeps}, Limits: task.Limits{Tasks: -1, Rate: -1}})
 		}
 		synctest.Wait()
 		sweeps.Store(0)

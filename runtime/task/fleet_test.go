@@ -39,7 +39,7 @@ type member struct {
 }
 
 // join adds a Manager to a fleet. All of its restartable work is work.
-func join(t *testing.T, f *memory.Fleet, cfg task.Config, work task.Work) *member {
+func join(t *testing.T, f *memory.Fleet, cfg task.Options, work task.Work) *member {
 	t.Helper()
 	m := &member{store: f.Store(), work: work}
 	cfg.Store = m.store
@@ -105,14 +105,14 @@ func steps(proceed <-chan struct{}) task.Work {
 func TestFirstRunOfWorkerIsNoRerun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		front := join(t, f, task.Config{Member: task.Member{Tools: []string{}}}, nil)
-		a := join(t, f, task.Config{}, untilDone)
+		front := join(t, f, task.Options{Member: task.Member{Tools: []string{}}}, nil)
+		a := join(t, f, task.Options{}, untilDone)
 		id := front.create(t, nil)
 		synctest.Wait()
 		if r := front.record(t, id); r.Claim.Member == "" || a.runs.Load() != 1 || r.Reruns != 0 {
 			t.Errorf("%d runs, claim %v, %d re-runs", a.runs.Load(), r.Claim, r.Reruns)
 		}
-		b := join(t, f, task.Config{}, untilDone)
+		b := join(t, f, task.Options{}, untilDone)
 		a.cut(t)
 		time.Sleep(time.Minute)
 		if r := front.record(t, id); b.runs.Load() != 1 || r.Reruns != 1 {
@@ -138,7 +138,7 @@ func TestMemberTakesOverTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		proceed := make(chan struct{})
 		f := memory.NewFleet()
-		a, b := join(t, f, task.Config{}, steps(proceed)), join(t, f, task.Config{}, steps(proceed))
+		a, b := join(t, f, task.Options{}, steps(proceed)), join(t, f, task.Options{}, steps(proceed))
 		id := a.create(t, nil)
 		synctest.Wait()
 		first := b.record(t, id)
@@ -174,13 +174,13 @@ func TestReplacedMemberWritesNothing(t *testing.T) {
 			failure = run.Record(context.Background(), task.Entry{Key: "late", Occurrence: 1})
 			return raw(`{"late":true}`), nil
 		}
-		b := join(t, f, task.Config{}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		b := join(t, f, task.Options{}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			if err := run.Sleep(ctx, time.Now().Add(time.Minute)); err != nil {
 				return nil, err
 			}
 			return raw(`{"found":"b"}`), nil
 		})
-		a := join(t, f, task.Config{}, late)
+		a := join(t, f, task.Options{}, late)
 		id := a.create(t, nil)
 		synctest.Wait()
 		a.store.Cut()
@@ -205,7 +205,7 @@ func TestLeaseEndsWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
 		causes := make(chan error, 1)
-		a := join(t, f, task.Config{Member: task.Member{Lease: time.Minute}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		a := join(t, f, task.Options{Member: task.Member{Lease: time.Minute}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			<-ctx.Done()
 			select {
 			case causes <- context.Cause(ctx):
@@ -232,8 +232,8 @@ func TestLeaseEndsWork(t *testing.T) {
 func TestMembersTakeOverEvenly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		a := join(t, f, task.Config{}, untilDone)
-		others := []*member{join(t, f, task.Config{}, untilDone), join(t, f, task.Config{}, untilDone), join(t, f, task.Config{}, untilDone)}
+		a := join(t, f, task.Options{}, untilDone)
+		others := []*member{join(t, f, task.Options{}, untilDone), join(t, f, task.Options{}, untilDone), join(t, f, task.Options{}, untilDone)}
 		for range 300 {
 			a.create(t, nil)
 		}
@@ -257,7 +257,7 @@ func TestMembersTakeOverEvenly(t *testing.T) {
 func TestOtherWorkFailsWithItsMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		a, b := join(t, f, task.Config{}, nil), join(t, f, task.Config{}, nil)
+		a, b := join(t, f, task.Options{}, nil), join(t, f, task.Options{}, nil)
 		id := start(t, a.Manager, untilDone).TaskID
 		a.cut(t)
 		if out := result(t, b.Manager, id); out.Error == nil || !strings.Contains(out.Error.Message, "cannot be recovered") {
@@ -270,12 +270,12 @@ func TestCancelReachesHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
 		causes := make(chan error, 1)
-		a := join(t, f, task.Config{}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		a := join(t, f, task.Options{}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			<-ctx.Done()
 			causes <- context.Cause(ctx)
 			return nil, ctx.Err()
 		})
-		b := join(t, f, task.Config{}, nil)
+		b := join(t, f, task.Options{}, nil)
 		id := a.create(t, nil)
 		if _, err := b.Cancel(t.Context(), "alice", id, nil); err != nil {
 			t.Fatal(err)
@@ -299,7 +299,7 @@ func TestExpiryReachesHolder(t *testing.T) {
 			causes <- context.Cause(ctx)
 			return nil, ctx.Err()
 		}
-		a, b := join(t, f, task.Config{TTL: task.TTL{Default: time.Second}}, ends), join(t, f, task.Config{}, nil)
+		a, b := join(t, f, task.Options{TTL: task.TTL{Default: time.Second}}, ends), join(t, f, task.Options{}, nil)
 		id := a.create(t, nil)
 		if _, _, err := b.store.Sweep(t.Context(), time.Now().Add(time.Minute), 10); err != nil {
 			t.Fatal(err)
@@ -327,7 +327,7 @@ func TestInputRequestIsAnsweredAtOtherMember(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := memory.NewFleet()
-				a, b := join(t, f, task.Config{Recovery: task.Recovery{ParkAfter: parkAfter}}, asks), join(t, f, task.Config{}, asks)
+				a, b := join(t, f, task.Options{Recovery: task.Recovery{ParkAfter: parkAfter}}, asks), join(t, f, task.Options{}, asks)
 				id := a.create(t, nil)
 				time.Sleep(time.Minute)
 				if got := a.record(t, id).Durable.Parked; got != (parkAfter > 0) {
@@ -352,7 +352,7 @@ func TestInputRequestIsAnsweredAtOtherMember(t *testing.T) {
 func TestInputRequestIsRedeliveredAtOtherMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		a, b := join(t, f, task.Config{Recovery: task.Recovery{ParkAfter: -1}}, asks), join(t, f, task.Config{}, nil)
+		a, b := join(t, f, task.Options{Recovery: task.Recovery{ParkAfter: -1}}, asks), join(t, f, task.Options{}, nil)
 		id := a.create(t, nil)
 		good := &peer{answer: func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
 			return json.RawMessage(`"yes"`), nil
@@ -392,7 +392,7 @@ func TestParkedTaskIsTakenOver(t *testing.T) {
 			}
 			return raw(`{"found":1}`), nil
 		}
-		a, b := join(t, f, task.Config{}, sleeps), join(t, f, task.Config{}, sleeps)
+		a, b := join(t, f, task.Options{}, sleeps), join(t, f, task.Options{}, sleeps)
 		id := a.create(t, nil)
 		time.Sleep(5 * time.Minute)
 		a.cut(t)
@@ -418,7 +418,7 @@ func TestMessagesReachRequestorAtOtherMember(t *testing.T) {
 			run.Notify(ctx, mcp.MethodNotificationsMessage, raw(`{"level":"info","data":"x"}`))
 			return raw(`{"found":1}`), nil
 		}
-		a, b := join(t, f, task.Config{}, reports), join(t, f, task.Config{}, nil)
+		a, b := join(t, f, task.Options{}, reports), join(t, f, task.Options{}, nil)
 		id := a.create(t, nil)
 		p := new(peer)
 		if _, err := b.Result(t.Context(), "alice", id, p); err != nil {
@@ -439,7 +439,7 @@ func TestMessagesReachRequestorAtOtherMember(t *testing.T) {
 func TestFrontEndCreatesTaskForWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		front := join(t, f, task.Config{Member: task.Member{Tools: []string{}}}, nil)
+		front := join(t, f, task.Options{Member: task.Member{Tools: []string{}}}, nil)
 		p := new(peer)
 		id := front.create(t, p) // no worker yet
 		if r := front.record(t, id); r.Claim.Member != "" || front.runs.Load() != 0 || front.Internals(taskrules.Caller{}).Runs("tool") {
@@ -454,15 +454,15 @@ func TestFrontEndCreatesTaskForWorkers(t *testing.T) {
 			run.Report(task.Progress{Value: 1})
 			return steps(proceed)(ctx, run)
 		}
-		a := join(t, f, task.Config{Member: task.Member{Tools: []string{"tool"}}}, works)
+		a := join(t, f, task.Options{Member: task.Member{Tools: []string{"tool"}}}, works)
 		time.Sleep(time.Minute)
-		b := join(t, f, task.Config{Member: task.Member{Tools: []string{"other"}}}, works)
+		b := join(t, f, task.Options{Member: task.Member{Tools: []string{"other"}}}, works)
 		second := front.create(t, p)
 		time.Sleep(time.Minute)
 		if a.runs.Load() != 2 || b.runs.Load() != 0 {
 			t.Fatalf("%d and %d runs", a.runs.Load(), b.runs.Load())
 		}
-		c := join(t, f, task.Config{Member: task.Member{Tools: []string{"tool"}}}, works)
+		c := join(t, f, task.Options{Member: task.Member{Tools: []string{"tool"}}}, works)
 		a.cut(t)
 		time.Sleep(time.Minute)
 		if c.runs.Load() != 2 {
@@ -488,13 +488,13 @@ func TestFrontEndCreatesTaskForWorkers(t *testing.T) {
 func TestFrontEndLimitsTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		front := join(t, f, task.Config{Member: task.Member{Tools: []string{}}, Limits: task.Limits{Tasks: 1}}, nil)
+		front := join(t, f, task.Options{Member: task.Member{Tools: []string{}}, Limits: task.Limits{Tasks: 1}}, nil)
 		id := front.create(t, nil)
 		_, err := front.Create(t.Context(), task.Request{Principal: "alice", Method: "tools/call", Restartable: true, Work: front.run})
 		if wireCode(err) != task.CodeTooManyTasks {
 			t.Errorf("got %v", err)
 		}
-		worker := join(t, f, task.Config{}, returns(`{"found":1}`))
+		worker := join(t, f, task.Options{}, returns(`{"found":1}`))
 		time.Sleep(time.Minute)
 		result(t, worker.Manager, id)
 		synctest.Wait()
@@ -506,14 +506,14 @@ func TestWatchReportsChangesOfOtherMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
 		proceed := make(chan struct{})
-		a, b := join(t, f, task.Config{}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		a, b := join(t, f, task.Options{}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			<-proceed
 			run.Record(ctx, task.Entry{Key: "a", Occurrence: 1})
 			<-proceed
 			run.SetStatusMessage(ctx, "half")
 			<-proceed
 			return raw(`{}`), nil
-		}), join(t, f, task.Config{}, nil)
+		}), join(t, f, task.Options{}, nil)
 		id := a.create(t, nil)
 		var changes atomic.Int64
 		w, _, err := b.Internals(taskrules.Caller{}).Watch(t.Context(), "alice", []string{id}, func(string) { changes.Add(1) })
@@ -538,12 +538,12 @@ func TestWatchReportsChangesOfOtherMembers(t *testing.T) {
 func TestLostAcknowledgementOfClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		a := join(t, f, task.Config{}, untilDone)
+		a := join(t, f, task.Options{}, untilDone)
 		id := a.create(t, nil)
 		b := &member{store: f.Store(), work: returns(`{"found":1}`)}
 		var lose atomic.Bool
 		store := &unackedStore{FleetStore: b.store, lose: &lose}
-		b.Manager = newManager(t, task.Config{Store: store, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return b.run }}})
+		b.Manager = newManager(t, task.Options{Store: store, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return b.run }}})
 		synctest.Wait()
 		lose.Store(true)
 		a.cut(t)
@@ -580,7 +580,7 @@ func TestTakeOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
 		proceed := make(chan struct{})
-		a, b := join(t, f, task.Config{}, steps(proceed)), join(t, f, task.Config{}, steps(proceed))
+		a, b := join(t, f, task.Options{}, steps(proceed)), join(t, f, task.Options{}, steps(proceed))
 		id := a.create(t, nil)
 		for i, m := range []*member{a, b, a} {
 			synctest.Wait()
@@ -616,14 +616,14 @@ func TestTakeOver(t *testing.T) {
 func TestStatusAfterAnswerAtOtherMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		a := join(t, f, task.Config{Recovery: task.Recovery{ParkAfter: -1}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		a := join(t, f, task.Options{Recovery: task.Recovery{ParkAfter: -1}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			if _, err := ask(ctx, run, "k"); err != nil {
 				return nil, err
 			}
 			<-ctx.Done()
 			return nil, context.Cause(ctx)
 		})
-		b := join(t, f, task.Config{}, nil)
+		b := join(t, f, task.Options{}, nil)
 		p := new(peer)
 		id := a.create(t, p)
 		synctest.Wait()
@@ -647,7 +647,7 @@ func TestStatusAfterAnswerAtOtherMember(t *testing.T) {
 
 func TestHealthOfMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := join(t, memory.NewFleet(), task.Config{}, nil)
+		a := join(t, memory.NewFleet(), task.Options{}, nil)
 		a.store.Cut()
 		time.Sleep(task.DefaultLease + time.Second)
 		if a.Health() == nil {
@@ -665,10 +665,10 @@ func TestHealthOfMember(t *testing.T) {
 func TestOrphanThatHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		a := join(t, f, task.Config{}, untilDone)
+		a := join(t, f, task.Options{}, untilDone)
 		id := a.create(t, nil)
 		var log bytes.Buffer
-		_, store := joinRacing(t, f, task.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, untilDone)
+		_, store := joinRacing(t, f, task.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, untilDone)
 		store.set(hooks{afterOrphan: func(task.Record) {
 			a.store.Heal()
 			a.CancelForOperator(t.Context(), id)
@@ -699,7 +699,7 @@ func TestMessagesArriveDuringCreation(t *testing.T) {
 			}
 		}
 	}
-	cfg := task.Config{Limits: task.Limits{Rate: -1, Tasks: -1}}
+	cfg := task.Options{Limits: task.Limits{Rate: -1, Tasks: -1}}
 	a, b := newManager(t, withStore(cfg, f.Store())), newManager(t, withStore(cfg, f.Store()))
 	var group sync.WaitGroup
 	for range 4 {
@@ -721,7 +721,7 @@ func (silent) Call(context.Context, string, codec.Encoder) (json.RawMessage, err
 }
 func (silent) Notify(context.Context, string, codec.Encoder) error { return nil }
 
-func withStore(cfg task.Config, s task.Store) task.Config {
+func withStore(cfg task.Options, s task.Store) task.Options {
 	cfg.Store = s
 	return cfg
 }
@@ -766,7 +766,7 @@ func TestMessagesFollowWaiters(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := memory.NewFleet()
-				a, b := join(t, f, task.Config{}, talks), join(t, f, task.Config{}, talks)
+				a, b := join(t, f, task.Options{}, talks), join(t, f, task.Options{}, talks)
 				id := a.create(t, gone{})
 				early, atHolder := new(peer), new(peer)
 				go b.Result(t.Context(), "alice", id, early)

@@ -47,9 +47,9 @@ func TestFrontEndForgetsItsTasks(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := memory.NewFleet()
-				front := join(t, f, task.Config{Limits: task.Limits{Tasks: 1}, Member: task.Member{Tools: []string{}}}, nil)
+				front := join(t, f, task.Options{Limits: task.Limits{Tasks: 1}, Member: task.Member{Tools: []string{}}}, nil)
 				for range test.workers {
-					join(t, f, task.Config{}, untilDone)
+					join(t, f, task.Options{}, untilDone)
 				}
 				for range 20 { // each member drops some of the expired tasks
 					id := front.create(t, nil)
@@ -68,8 +68,8 @@ func TestFrontEndForgetsItsTasks(t *testing.T) {
 func TestNetworksShareLimitsOfFrontEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		front := join(t, f, task.Config{Limits: task.Limits{Tasks: 4}, Member: task.Member{Tools: []string{}}}, nil)
-		join(t, f, task.Config{}, untilDone)
+		front := join(t, f, task.Options{Limits: task.Limits{Tasks: 4}, Member: task.Member{Tools: []string{}}}, nil)
+		join(t, f, task.Options{}, untilDone)
 		create := func(from string) error {
 			_, err := front.Manager.Create(network.With(t.Context(), from), task.Request{Method: "tools/call", Name: "tool", Restartable: true, Work: untilDone})
 			return err
@@ -100,8 +100,8 @@ func (incapable) Supports(string) bool { return false }
 func TestFrontEndKnowsCreator(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		front := join(t, f, task.Config{Member: task.Member{Tools: []string{}}}, nil)
-		join(t, f, task.Config{}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		front := join(t, f, task.Options{Member: task.Member{Tools: []string{}}}, nil)
+		join(t, f, task.Options{}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			_, err := run.Call(ctx, "elicitation/create", nil)
 			return nil, err
 		})
@@ -137,7 +137,7 @@ func joinSleeper(t *testing.T, f *memory.Fleet, times int, d, parkAfter time.Dur
 		}
 		return raw(`{}`), nil
 	}
-	s.Manager = newManager(t, task.Config{Store: s.store, Recovery: task.Recovery{
+	s.Manager = newManager(t, task.Options{Store: s.store, Recovery: task.Recovery{
 		ParkAfter: parkAfter,
 		Recover: func(task.Record) task.Work {
 			if s.lacks.Load() {
@@ -220,7 +220,7 @@ func TestMemberOffersWhatItGivesUp(t *testing.T) {
 func TestFollowWhileJoiningAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		worker := join(t, f, task.Config{}, untilDone)
+		worker := join(t, f, task.Options{}, untilDone)
 		id := worker.create(t, nil)
 		a := joinSleeper(t, f, 1, time.Minute, time.Second)
 		a.lacks.Store(true)

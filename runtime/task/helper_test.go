@@ -30,14 +30,14 @@ func (r raw) EncodeJSON(w *wire.Writer) { w.Raw(json.RawMessage(r)) }
 
 // runInBubble runs a test in a synctest bubble, with a Manager. The store defaults to a new memory
 // store.
-func runInBubble(t *testing.T, cfg task.Config, test func(t *testing.T, m *task.Manager)) {
+func runInBubble(t *testing.T, cfg task.Options, test func(t *testing.T, m *task.Manager)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(t, newManager(t, cfg)) })
 }
 
 // newManager returns a Manager that is closed at the end of the test. The store defaults to a new
 // memory store.
-func newManager(t *testing.T, cfg task.Config) *task.Manager {
+func newManager(t *testing.T, cfg task.Options) *task.Manager {
 	t.Helper()
 	if cfg.Store == nil {
 		cfg.Store = memory.New()

@@ -57,7 +57,7 @@ func TestContextEndsBeforeCancelledInputRequestReturns(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 	}}
-	runInBubble(t, task.Config{Store: store}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Store: store}, func(t *testing.T, m *task.Manager) {
 		ended := make(chan error, 1)
 		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			_, err := run.Call(ctx, "elicitation/create", nil)
@@ -77,7 +77,7 @@ func TestContextEndsBeforeCancelledInputRequestReturns(t *testing.T) {
 // The stored answer to an input request does not keep the message that contained it in memory.
 func TestStoredAnswerDoesNotRetainMessage(t *testing.T) {
 	store := memory.New()
-	runInBubble(t, task.Config{Store: store}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Store: store}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			if _, err := run.Call(ctx, "elicitation/create", nil); err != nil {
 				return nil, err
@@ -108,7 +108,7 @@ func TestStoredAnswerDoesNotRetainMessage(t *testing.T) {
 //
 // Proves TASK-24, TASK-26, TASK-40, TASK-46.
 func TestInputRequest(t *testing.T) {
-	runInBubble(t, task.Config{Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
 		end := make(chan bool)
 		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			answer, err := mcp.ToClient{Caller: run}.Elicit(ctx, &mcp.ElicitRequestFormParams{Message: "name?", RequestedSchema: mcp.ElicitRequestFormParamsRequestedSchema{Properties: map[string]mcp.PrimitiveSchemaDefinition{}}})
@@ -162,7 +162,7 @@ func TestInputRequest(t *testing.T) {
 // The task stays input_required until the last of several input requests is answered. Each is
 // answered once.
 func TestConcurrentInputRequests(t *testing.T) {
-	runInBubble(t, task.Config{Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, workWithInputRequests(10))
 		var answered atomic.Int64
 		answers := make(chan bool, 10)
@@ -200,7 +200,7 @@ func TestConcurrentInputRequests(t *testing.T) {
 
 // Answered input requests are removed from the record, and each call receives its own answer.
 func TestConsecutiveInputRequests(t *testing.T) {
-	runInBubble(t, task.Config{Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			for i := range 50 {
 				got, err := run.Call(ctx, "sampling/createMessage", raw(fmt.Sprintf(`{"n":%d}`, i)))
@@ -226,7 +226,7 @@ func TestConsecutiveInputRequests(t *testing.T) {
 
 // An error answer fails the input request, not the task.
 func TestInputRequestAnsweredWithError(t *testing.T) {
-	runInBubble(t, task.Config{Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			_, err := run.Call(ctx, "roots/list", nil)
 			checkEqual(t, "answer", error(&jsonrpc.Error{Code: -32601, Message: "method not found: roots/list"}), err)
@@ -241,7 +241,7 @@ func TestInputRequestAnsweredWithError(t *testing.T) {
 // An input request whose connection broke goes to the next waiter, and so does one whose waiter
 // leaves.
 func TestInputRequestIsRedelivered(t *testing.T) {
-	runInBubble(t, task.Config{Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, workWithInputRequests(2))
 		broken := &peer{answer: func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
 			return nil, errors.New("connection lost")
@@ -318,7 +318,7 @@ func newBlockingPeer() *blockingPeer {
 // The latest waiter receives the input request, because it may have lost the connection of its
 // earlier call. When it leaves, the earlier waiter receives the input request again.
 func TestLatestWaiterReceivesInputRequests(t *testing.T) {
-	runInBubble(t, task.Config{Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, workWithInputRequests(1))
 		first, second := newBlockingPeer(), newBlockingPeer()
 		outcome := make(chan task.Outcome, 1)
@@ -360,7 +360,7 @@ func TestLatestWaiterReceivesInputRequests(t *testing.T) {
 
 // An earlier waiter may still answer after the input request was sent to a later one.
 func TestFirstAnswerCounts(t *testing.T) {
-	runInBubble(t, task.Config{Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
 		end := make(chan bool)
 		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			answers, err := workWithInputRequests(1)(ctx, run)
@@ -395,7 +395,7 @@ func TestFirstAnswerCounts(t *testing.T) {
 
 // An input request that the work gives up is cancelled at the requestor, which continues to wait.
 func TestWithdrawnInputRequestIsCancelled(t *testing.T) {
-	runInBubble(t, task.Config{Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			short, cancel := context.WithTimeout(ctx, time.Minute)
 			defer cancel()
@@ -426,7 +426,7 @@ func TestWithdrawnInputRequestIsCancelled(t *testing.T) {
 // A requestor that panics leaves the input request to other requestors. An empty answer fails the
 // input request.
 func TestRequestorThatPanicsOrAnswersEmpty(t *testing.T) {
-	runInBubble(t, task.Config{Logger: slog.New(slog.DiscardHandler)}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Logger: slog.New(slog.DiscardHandler)}, func(t *testing.T, m *task.Manager) {
 		created := create(t, m, task.Request{Work: workWithInputRequests(1), Via: panickingPeer{}, Token: progressToken})
 		go m.Result(t.Context(), "alice", created.TaskID, panickingPeer{})
 		synctest.Wait()
@@ -448,7 +448,7 @@ func (panickingPeer) Notify(context.Context, string, codec.Encoder) error { pani
 
 // When a task ends, its pending input request is cancelled at the requestor and in the work.
 func TestInputRequestEndsWithTask(t *testing.T) {
-	runInBubble(t, task.Config{Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
 		answer := make(chan error, 1)
 		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			_, err := run.Call(ctx, "elicitation/create", nil)
@@ -484,7 +484,7 @@ func TestInputRequestEndsWithTask(t *testing.T) {
 		}
 	})
 	// A requestor that checks its context only after the task has ended finds it cancelled.
-	runInBubble(t, task.Config{Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, workWithInputRequests(1))
 		terminated := make(chan bool)
 		p := &peer{answer: func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, error) {
@@ -511,7 +511,7 @@ func TestInputRequestEndsWithTask(t *testing.T) {
 		}
 	})
 	// The task is working again after the work has given up its input request.
-	runInBubble(t, task.Config{Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			short, cancel := context.WithTimeout(ctx, time.Minute)
 			defer cancel()
@@ -528,7 +528,7 @@ func TestInputRequestEndsWithTask(t *testing.T) {
 			t.Errorf("the task is %s", got)
 		}
 	})
-	runInBubble(t, task.Config{Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
 		answer := make(chan error, 1)
 		create(t, m, task.Request{Task: &mcp.TaskMetadata{TTL: new(int64(1000))}, Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			_, err := run.Call(context.Background(), "elicitation/create", nil)
@@ -544,7 +544,7 @@ func TestInputRequestEndsWithTask(t *testing.T) {
 // Waiters that join and leave cause no writes of the record, which may be long.
 func TestDepartingWaitersCauseNoWrites(t *testing.T) {
 	store := &countingStore{Store: memory.New()}
-	runInBubble(t, task.Config{Store: store, Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Store: store, Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			_, err := run.Call(ctx, "elicitation/create", raw(`{}`))
 			return raw(`{}`), err

@@ -83,7 +83,7 @@ func (*panickingSystem) Look(context.Context, string) (task.Look, error) { panic
 func TestJobIsCancelledAfterPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &panickingSystem{batchSystem{cancelFailures: 2}}
-		m := newManager(t, task.Config{Updates: task.Updates{Quiet: true}, Jobs: map[string]task.Jobs{"batch": b}, Logger: slog.New(slog.DiscardHandler)})
+		m := newManager(t, task.Options{Updates: task.Updates{Quiet: true}, Jobs: map[string]task.Jobs{"batch": b}, Logger: slog.New(slog.DiscardHandler)})
 		began := time.Now()
 		created := create(t, m, task.Request{Runner: "batch"})
 		if out := result(t, m, created.TaskID); wireCode(out.Error) != jsonrpc.CodeInternalError || time.Since(began) > 0 {
@@ -104,7 +104,7 @@ func TestJob(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			b := &batchSystem{out: out}
-			m := newManager(t, task.Config{Updates: task.Updates{Quiet: true}, Jobs: map[string]task.Jobs{"batch": b}})
+			m := newManager(t, task.Options{Updates: task.Updates{Quiet: true}, Jobs: map[string]task.Jobs{"batch": b}})
 			p := new(peer)
 			created := create(t, m, task.Request{Runner: "batch", Via: p, Token: progressToken})
 			synctest.Wait()
@@ -127,7 +127,7 @@ func TestJob(t *testing.T) {
 func TestJobErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &batchSystem{out: task.Outcome{Result: json.RawMessage(`{}`)}}
-		m := newManager(t, task.Config{Jobs: map[string]task.Jobs{"batch": b}})
+		m := newManager(t, task.Options{Jobs: map[string]task.Jobs{"batch": b}})
 		refused := create(t, m, task.Request{Runner: "batch", Params: json.RawMessage(`{"refuse":1}`)})
 		checkEqual(t, "refused", &jsonrpc.Error{Code: -32602, Message: "no such queue"}, result(t, m, refused.TaskID).Error)
 		b.unreachable = true
@@ -151,7 +151,7 @@ func TestJobErrors(t *testing.T) {
 func TestJobIsCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := new(batchSystem)
-		m := newManager(t, task.Config{Jobs: map[string]task.Jobs{"batch": b}})
+		m := newManager(t, task.Options{Jobs: map[string]task.Jobs{"batch": b}})
 		cancelled := create(t, m, task.Request{Runner: "batch"})
 		synctest.Wait()
 		if _, err := m.Cancel(t.Context(), "alice", cancelled.TaskID, nil); err != nil {
@@ -172,13 +172,13 @@ func TestJobSurvivesRestart(t *testing.T) {
 		store := memory.New()
 		b := &batchSystem{out: task.Outcome{Result: json.RawMessage(`{}`)}}
 		jobs := map[string]task.Jobs{"batch": b}
-		first := newManager(t, task.Config{Store: store, Jobs: jobs})
+		first := newManager(t, task.Options{Store: store, Jobs: jobs})
 		created := create(t, first, task.Request{Runner: "batch"})
 		synctest.Wait()
 		if err := first.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		second := newManager(t, task.Config{Store: store, Jobs: jobs})
+		second := newManager(t, task.Options{Store: store, Jobs: jobs})
 		if out := result(t, second, created.TaskID); out.Error != nil {
 			t.Error(out.Error)
 		}

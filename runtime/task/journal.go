@@ -151,7 +151,7 @@ type JournalError struct {
 
 // Error returns a text that says what to do.
 func (e *JournalError) Error() string {
-	return fmt.Sprintf("task: the journal would take %d bytes, the limit is %d: record smaller results, such as references to them, divide the work among several tasks, or raise Config.Limits.Journal", e.Bytes, e.Limit)
+	return fmt.Sprintf("task: the journal would take %d bytes, the limit is %d: record smaller results, such as references to them, divide the work among several tasks, or raise Options.Limits.Journal", e.Bytes, e.Limit)
 }
 
 // checkJournal fails if the journal of a record is too large.

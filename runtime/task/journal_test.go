@@ -51,7 +51,7 @@ func TestJournalSurvivesRestart(t *testing.T) {
 			}
 			return untilDone(ctx, run)
 		}
-		cfg := task.Config{Store: store, Updates: task.Updates{Quiet: true}, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return work }}}
+		cfg := task.Options{Store: store, Updates: task.Updates{Quiet: true}, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return work }}}
 		m := newManager(t, cfg)
 		id := create(t, m, task.Request{Restartable: true, Work: work, Version: "v1", Entries: []task.Entry{step(0, 10)}}).TaskID
 		synctest.Wait()
@@ -91,7 +91,7 @@ func TestJournalOfTerminalTaskFails(t *testing.T) {
 			<-read // before Cancel ends the work
 		}
 	}}
-	m := newManager(t, task.Config{Store: store, Updates: task.Updates{Quiet: true}})
+	m := newManager(t, task.Options{Store: store, Updates: task.Updates{Quiet: true}})
 	recorded := make(chan struct{})
 	created := create(t, m, task.Request{Restartable: true, Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 		defer close(read)
@@ -116,7 +116,7 @@ func TestJournalOfTerminalTaskFails(t *testing.T) {
 func TestStepIsOneWrite(t *testing.T) {
 	var writes atomic.Int64
 	store := &journalCounter{Store: &hookedStore{Store: memory.New(), afterUpdate: func(task.Record) { writes.Add(1) }}}
-	runInBubble(t, task.Config{Store: store, Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Store: store, Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
 		const steps = 100
 		var during int64
 		created := create(t, m, task.Request{Restartable: true, Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
@@ -152,13 +152,13 @@ func (s *journalCounter) Journal(ctx context.Context, id string) ([]task.Entry, 
 // task can still end.
 func TestJournalIsLimited(t *testing.T) {
 	for name, tt := range map[string]struct {
-		cfg  task.Config
+		cfg  task.Options
 		fits int // number of steps of 1,000 bytes
 	}{
-		"default":        {task.Config{}, 949},
-		"Limits.Journal": {task.Config{Limits: task.Limits{Journal: 5000}}, 4},
-		"Limits.Bytes":   {task.Config{Limits: task.Limits{Bytes: 5000}}, 4},
-		"none":           {task.Config{Limits: task.Limits{Journal: -1}}, 2000},
+		"default":        {task.Options{}, 949},
+		"Limits.Journal": {task.Options{Limits: task.Limits{Journal: 5000}}, 4},
+		"Limits.Bytes":   {task.Options{Limits: task.Limits{Bytes: 5000}}, 4},
+		"none":           {task.Options{Limits: task.Limits{Journal: -1}}, 2000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.cfg.Updates.Quiet = true
@@ -188,7 +188,7 @@ func TestJournalIsLimited(t *testing.T) {
 					}
 				case out.Error == nil:
 					t.Error("no error")
-				case name != "Limits.Bytes" && !strings.Contains(out.Error.Message, "raise Config.Limits.Journal"):
+				case name != "Limits.Bytes" && !strings.Contains(out.Error.Message, "raise Options.Limits.Journal"):
 					t.Errorf("error %q", out.Error.Message)
 				}
 			})
@@ -198,13 +198,13 @@ func TestJournalIsLimited(t *testing.T) {
 
 // An answer that does not fit into the journal becomes an error that the work gets.
 func TestAnswerTooLargeForJournalIsError(t *testing.T) {
-	runInBubble(t, task.Config{Updates: task.Updates{Quiet: true}, Limits: task.Limits{Journal: 2000}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Updates: task.Updates{Quiet: true}, Limits: task.Limits{Journal: 2000}}, func(t *testing.T, m *task.Manager) {
 		created := create(t, m, task.Request{Restartable: true, Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			if _, err := ask(ctx, run, strings.Repeat("q", 3000)); !isJournalError(err) {
 				t.Errorf("large input request: %v", err)
 			}
 			_, err := ask(ctx, run, "k")
-			if e, ok := errors.AsType[*jsonrpc.Error](err); !ok || !strings.Contains(e.Message, "Config.Limits.Journal") {
+			if e, ok := errors.AsType[*jsonrpc.Error](err); !ok || !strings.Contains(e.Message, "Options.Limits.Journal") {
 				t.Errorf("large answer: %v", err)
 			}
 			return raw(`{}`), nil
@@ -220,7 +220,7 @@ func TestAnswerTooLargeForJournalIsError(t *testing.T) {
 
 // A request whose entries exceed the limit is refused for good.
 func TestCreateRefusesLargeJournal(t *testing.T) {
-	runInBubble(t, task.Config{Limits: task.Limits{Journal: 1000}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Limits: task.Limits{Journal: 1000}}, func(t *testing.T, m *task.Manager) {
 		entries := []task.Entry{{Key: "k", Occurrence: 1, Result: []byte(`"` + strings.Repeat("x", 1000) + `"`)}}
 		_, err := m.Create(t.Context(), task.Request{Work: returns(`{}`), Restartable: true, Entries: entries})
 		if !isJournalError(err) || len(task.WireError(err).Data) > 0 {
@@ -237,7 +237,7 @@ func isJournalError(err error) bool {
 // Work that records after its task has ended gets an error, and nothing is recorded.
 func TestNothingIsRecordedAfterEnd(t *testing.T) {
 	store := memory.New()
-	runInBubble(t, task.Config{Store: store, Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Store: store, Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
 		work := func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			<-ctx.Done()
 			if err := run.Record(context.Background(), step(1, 10)); !errors.Is(err, task.ErrCancelled) && !errors.Is(err, task.ErrNotFound) {
@@ -272,7 +272,7 @@ func TestDamagedJournalFailsTask(t *testing.T) {
 			}
 			return raw(`{}`), err
 		}
-		m := newManager(t, task.Config{Store: store, Updates: task.Updates{Quiet: true}, Recovery: task.Recovery{ParkAfter: time.Second, Recover: func(task.Record) task.Work { return work }}, Logger: slog.New(slog.DiscardHandler)})
+		m := newManager(t, task.Options{Store: store, Updates: task.Updates{Quiet: true}, Recovery: task.Recovery{ParkAfter: time.Second, Recover: func(task.Record) task.Work { return work }}, Logger: slog.New(slog.DiscardHandler)})
 		created := create(t, m, task.Request{Restartable: true, Work: work})
 		out, err := m.Result(t.Context(), "alice", created.TaskID, &peer{answer: func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
 			time.Sleep(time.Minute)

@@ -21,8 +21,8 @@ import (
 )
 
 // labelled returns a Config of a member with labels.
-func labelled(labels ...string) task.Config {
-	return task.Config{Member: task.Member{Labels: labels}, Recovery: task.Recovery{ParkAfter: time.Second}}
+func labelled(labels ...string) task.Options {
+	return task.Options{Member: task.Member{Labels: labels}, Recovery: task.Recovery{ParkAfter: time.Second}}
 }
 
 // createWith is create for a task that requires labels.
@@ -37,7 +37,7 @@ func TestTaskRunsAtMembersWithItsLabels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
 		none, some := join(t, f, labelled(), untilDone), join(t, f, labelled("gpu"), untilDone)
-		other := join(t, f, task.Config{Member: task.Member{Labels: []string{"gpu", "region=eu"}, Tools: []string{"other"}}}, untilDone)
+		other := join(t, f, task.Options{Member: task.Member{Labels: []string{"gpu", "region=eu"}, Tools: []string{"other"}}}, untilDone)
 		a, b := join(t, f, labelled("region=eu", "gpu"), untilDone), join(t, f, labelled("gpu", "x", "region=eu"), untilDone)
 		if none.Internals(taskrules.Caller{}).Runs("tool", "gpu") || some.Internals(taskrules.Caller{}).Runs("tool", "gpu", "region=eu") || !a.Internals(taskrules.Caller{}).Runs("tool", "gpu", "region=eu") || !none.Internals(taskrules.Caller{}).Runs("tool") {
 			t.Error("Runs does not compare labels")
@@ -180,7 +180,7 @@ func TestTaskIsTakenOverByMemberWithItsLabels(t *testing.T) {
 
 // A member that drains hands tasks over to members with their labels alone.
 func TestDrainHandsOverToMemberWithLabels(t *testing.T) {
-	for name, limits := range map[string]task.Config{"running": {Limits: task.Limits{Running: 1}}, "tool": {Limits: task.Limits{Tool: limitTo("tool", 1)}}} {
+	for name, limits := range map[string]task.Options{"running": {Limits: task.Limits{Running: 1}}, "tool": {Limits: task.Limits{Tool: limitTo("tool", 1)}}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := memory.NewFleet()
@@ -293,7 +293,7 @@ func TestToolLimitHoldsAcrossLabels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
 		g := newGauge()
-		cfg := func(labels ...string) task.Config {
+		cfg := func(labels ...string) task.Options {
 			cfg := labelled(labels...)
 			cfg.Limits.Tool = limitTo("tool", 1)
 			return cfg
@@ -317,7 +317,7 @@ func TestToolLimitHoldsAcrossLabels(t *testing.T) {
 // Labels have no effect on other stores, which keep them.
 func TestLabelsWithoutFleet(t *testing.T) {
 	store := memory.New()
-	runInBubble(t, task.Config{Store: store}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Store: store}, func(t *testing.T, m *task.Manager) {
 		id := create(t, m, task.Request{Restartable: true, Work: returns(`{"found":1}`), Labels: []string{"gpu"}}).TaskID
 		found(t, result(t, m, id))
 		if r, err := store.Get(t.Context(), id); err != nil || !slices.Equal(r.Labels, []string{"gpu"}) {
@@ -351,11 +351,11 @@ func TestInvalidLabels(t *testing.T) {
 		if _, err := taskrules.LabelSet(labels); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
-		_, err := task.New(t.Context(), task.Config{Store: memory.New(), Member: task.Member{Labels: labels}})
+		_, err := task.New(t.Context(), task.Options{Store: memory.New(), Member: task.Member{Labels: labels}})
 		if err == nil || !strings.HasPrefix(err.Error(), "task: Member.Labels: "+want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
-		runInBubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
+		runInBubble(t, task.Options{}, func(t *testing.T, m *task.Manager) {
 			_, err := m.Create(t.Context(), task.Request{Work: returns(`{}`), Restartable: true, Labels: labels})
 			if err == nil || !strings.HasPrefix(err.Error(), "task: create: "+want) {
 				t.Errorf("got %v, want %s", err, want)

@@ -18,7 +18,7 @@ import (
 func TestHolderWritesWithoutReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		a, store := joinRacing(t, f, task.Config{}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		a, store := joinRacing(t, f, task.Options{}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			if _, _, err := run.Journal(ctx); err != nil {
 				return nil, err
 			}
@@ -48,7 +48,7 @@ func TestHolderKeepsWritesOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
 		proceed, done := make(chan struct{}), make(chan struct{})
-		a := join(t, f, task.Config{}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		a := join(t, f, task.Options{}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			for _, key := range []string{"a", "b"} {
 				if err := run.Record(ctx, task.Entry{Key: key, Occurrence: 1}); err != nil {
 					return nil, err
@@ -60,7 +60,7 @@ func TestHolderKeepsWritesOfOthers(t *testing.T) {
 			<-proceed
 			return raw(fmt.Sprintf(`{"found":%d}`, len(entries))), err
 		})
-		b := join(t, f, task.Config{}, nil)
+		b := join(t, f, task.Options{}, nil)
 		id := a.create(t, nil)
 		for i := range 2 {
 			synctest.Wait()

@@ -30,7 +30,7 @@ func tryCreate(t *testing.T, m *task.Manager, principal string, work task.Work) 
 //
 // Proves TASK-73.
 func TestTaskLimit(t *testing.T) {
-	runInBubble(t, task.Config{Limits: task.Limits{Tasks: 2}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Limits: task.Limits{Tasks: 2}}, func(t *testing.T, m *task.Manager) {
 		first := start(t, m, untilDone)
 		start(t, m, untilDone)
 		err := tryCreate(t, m, "alice", untilDone)
@@ -62,7 +62,7 @@ func TestTaskLimit(t *testing.T) {
 //
 // Proves TASK-73.
 func TestByteLimit(t *testing.T) {
-	runInBubble(t, task.Config{Limits: task.Limits{Bytes: 10_000}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Limits: task.Limits{Bytes: 10_000}}, func(t *testing.T, m *task.Manager) {
 		large := returns(`{"x":"` + strings.Repeat("x", 8000) + `"}`)
 		fits := start(t, m, large)
 		if out := result(t, m, fits.TaskID); out.Error != nil {
@@ -87,7 +87,7 @@ func TestByteLimit(t *testing.T) {
 
 // A negative Burst means that any number of calls is accepted at once.
 func TestNegativeBurstIsNoLimit(t *testing.T) {
-	runInBubble(t, task.Config{Limits: task.Limits{Rate: 10, Burst: -1}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Limits: task.Limits{Rate: 10, Burst: -1}}, func(t *testing.T, m *task.Manager) {
 		for range 100 {
 			if _, err := m.Get(t.Context(), "alice", "guess", nil); !errors.Is(err, task.ErrNotFound) {
 				t.Fatal(err)
@@ -100,7 +100,7 @@ func TestNegativeBurstIsNoLimit(t *testing.T) {
 //
 // Proves TASK-73.
 func TestRateLimit(t *testing.T) {
-	runInBubble(t, task.Config{Limits: task.Limits{Rate: 10, Burst: 3}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Limits: task.Limits{Rate: 10, Burst: 3}}, func(t *testing.T, m *task.Manager) {
 		for range 3 {
 			if _, err := m.Get(t.Context(), "alice", "guess", nil); !errors.Is(err, task.ErrNotFound) {
 				t.Fatal(err)
@@ -149,7 +149,7 @@ func TestDisabledLimits(t *testing.T) {
 		"no byte limit": {task.Limits{Bytes: -1}, task.CodeTooManyTasks},
 		"no limits":     {task.Limits{Tasks: -1, Bytes: -1, Rate: -1}, 0},
 	} {
-		runInBubble(t, task.Config{Limits: tt.limits}, func(t *testing.T, m *task.Manager) {
+		runInBubble(t, task.Options{Limits: tt.limits}, func(t *testing.T, m *task.Manager) {
 			large := json.RawMessage(make([]byte, task.DefaultMaxBytes))
 			_, err := m.Create(t.Context(), task.Request{Principal: "alice", Method: "tools/call", Work: untilDone, Params: large})
 			for range 3000 {
@@ -169,7 +169,7 @@ func TestDisabledLimits(t *testing.T) {
 //
 // Proves TASK-73.
 func TestRunningWorkCountsAfterTaskEnds(t *testing.T) {
-	runInBubble(t, task.Config{Limits: task.Limits{Tasks: 2, Bytes: 20_000}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Limits: task.Limits{Tasks: 2, Bytes: 20_000}}, func(t *testing.T, m *task.Manager) {
 		finish := make(chan bool)
 		request := task.Request{
 			Task: &mcp.TaskMetadata{TTL: new(int64(60_000))}, Params: json.RawMessage(`"` + strings.Repeat("x", 8000) + `"`),
@@ -208,7 +208,7 @@ func TestRunningWorkCountsAfterTaskEnds(t *testing.T) {
 //
 // Proves TASK-73.
 func TestByteLimitOfInputRequests(t *testing.T) {
-	runInBubble(t, task.Config{Updates: task.Updates{Quiet: true}, Limits: task.Limits{Bytes: 5000}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Updates: task.Updates{Quiet: true}, Limits: task.Limits{Bytes: 5000}}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			_, err := run.Call(ctx, "sampling/createMessage", raw(`{"x":"`+strings.Repeat("x", 6000)+`"}`))
 			if wireCode(err) != task.CodeTooManyBytes {
@@ -238,7 +238,7 @@ func TestByteLimitOfInputRequests(t *testing.T) {
 func TestAnswerAtTheByteLimitFails(t *testing.T) {
 	const limit = 5000
 	for spare := range 40 {
-		runInBubble(t, task.Config{Updates: task.Updates{Quiet: true}, Limits: task.Limits{Bytes: limit}}, func(t *testing.T, m *task.Manager) {
+		runInBubble(t, task.Options{Updates: task.Updates{Quiet: true}, Limits: task.Limits{Bytes: limit}}, func(t *testing.T, m *task.Manager) {
 			params := json.RawMessage(`"` + strings.Repeat("x", limit-580-10*spare) + `"`)
 			created, err := m.Create(t.Context(), task.Request{
 				Principal: "alice", Method: "tools/call", Params: params,
@@ -265,7 +265,7 @@ func TestAnswerAtTheByteLimitFails(t *testing.T) {
 // The progress token, a string or a number, counts towards the limit of bytes.
 func TestByteLimitCountsProgressTokens(t *testing.T) {
 	for name, token := range map[string]string{"string": `"` + strings.Repeat("7", 1000) + `"`, "number": strings.Repeat("7", 1000)} {
-		runInBubble(t, task.Config{Limits: task.Limits{Bytes: 1000}}, func(t *testing.T, m *task.Manager) {
+		runInBubble(t, task.Options{Limits: task.Limits{Bytes: 1000}}, func(t *testing.T, m *task.Manager) {
 			q := task.Request{Principal: "alice", Method: "tools/call", Work: returns(`{}`)}
 			if err := codec.Unmarshal([]byte(token), &q.Token); err != nil {
 				t.Fatal(err)
@@ -281,7 +281,7 @@ func TestByteLimitCountsProgressTokens(t *testing.T) {
 // payloads.
 func TestWaitersHoldNoPayloads(t *testing.T) {
 	const waiters, size = 50, 1 << 20
-	runInBubble(t, task.Config{Store: copyingStore{memory.New()}, Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Store: copyingStore{memory.New()}, Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
 		created := create(t, m, task.Request{
 			Params: json.RawMessage(`"` + strings.Repeat("x", size) + `"`),
 			Work:   untilDone,
@@ -322,7 +322,7 @@ func TestByteLimitOfFleet(t *testing.T) {
 		large := returns(`{"x":"` + strings.Repeat("x", 8000) + `"}`)
 		f := memory.NewFleet()
 		join := func(tools []string) *task.Manager {
-			return newManager(t, task.Config{
+			return newManager(t, task.Options{
 				Store: f.Store(), Limits: task.Limits{Bytes: limit}, Member: task.Member{Tools: tools},
 				Recovery: task.Recovery{Recover: func(task.Record) task.Work { return large }},
 			})
@@ -378,7 +378,7 @@ func TestByteLimitOfFleet(t *testing.T) {
 
 // A task is not created if its progress token would make each of its writes large.
 func TestProgressTokenIsLimited(t *testing.T) {
-	m := newManager(t, task.Config{Updates: task.Updates{Quiet: true}})
+	m := newManager(t, task.Options{Updates: task.Updates{Quiet: true}})
 	for _, row := range []struct {
 		token mcp.ProgressToken
 		want  error

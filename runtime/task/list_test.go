@@ -20,7 +20,7 @@ import (
 //
 // Proves TASK-51, TASK-52, TASK-54, TASK-69.
 func TestList(t *testing.T) {
-	runInBubble(t, task.Config{Limits: task.Limits{PageSize: 10}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Limits: task.Limits{PageSize: 10}}, func(t *testing.T, m *task.Manager) {
 		var want []string
 		for i := range 25 {
 			if i == 3 { // expires during the listing
@@ -80,7 +80,7 @@ func TestList(t *testing.T) {
 
 // The last page has no cursor, even if it is full.
 func TestLastPageHasNoCursor(t *testing.T) {
-	runInBubble(t, task.Config{Limits: task.Limits{PageSize: 3}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Limits: task.Limits{PageSize: 3}}, func(t *testing.T, m *task.Manager) {
 		for i := range 4 {
 			tasks, next, err := m.List(t.Context(), "alice", "")
 			if err != nil || len(tasks) != i || next != "" {
@@ -98,7 +98,7 @@ func TestLastPageHasNoCursor(t *testing.T) {
 //
 // Proves TASK-62, TASK-69.
 func TestCursors(t *testing.T) {
-	runInBubble(t, task.Config{Limits: task.Limits{PageSize: 1}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Limits: task.Limits{PageSize: 1}}, func(t *testing.T, m *task.Manager) {
 		for range 3 {
 			start(t, m, returns(`{}`))
 			create(t, m, task.Request{Principal: "bob", Work: returns(`{}`)})

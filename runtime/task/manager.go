@@ -26,7 +26,7 @@ import (
 // distinguished, all of them have the empty principal, and each can use any task whose id it knows.
 // Do not offer tasks/list in that case.
 type Manager struct {
-	cfg     Config
+	cfg     Options
 	store   safeStore
 	outage  outage
 	release func() // releases the store
@@ -77,7 +77,7 @@ type inputRequestID struct {
 //
 // If the store is shared, New joins its fleet instead; see [Store].Join. From then on, the Manager
 // takes over the unfinished tasks of members that have ended, and recovers them.
-func New(ctx context.Context, cfg Config) (*Manager, error) {
+func New(ctx context.Context, cfg Options) (*Manager, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err

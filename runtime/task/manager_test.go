@@ -25,7 +25,7 @@ import (
 //
 // Proves TASK-13, TASK-14, TASK-21, TASK-32, TASK-33, TASK-36, TASK-39, TASK-40, TASK-42, TASK-43.
 func TestTaskLifecycle(t *testing.T) {
-	runInBubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{}, func(t *testing.T, m *task.Manager) {
 		const plain = `{"content":[{"type":"text","text":"42"}],"_meta":{"k":1.0},"later":[1e2]}`
 		beforeCreate := time.Now()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -74,7 +74,7 @@ func TestTaskLifecycle(t *testing.T) {
 //
 // Proves TASK-21, TASK-33.
 func TestUpdatedTimeAlwaysAdvances(t *testing.T) {
-	runInBubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, returns(`{}`))
 		synctest.Wait()
 		done := get(t, m, created.TaskID)
@@ -119,7 +119,7 @@ func TestOutcomes(t *testing.T) {
 			status: "failed", message: "work returned no result", err: &jsonrpc.Error{Code: -32603, Message: "work returned no result"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			runInBubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
+			runInBubble(t, task.Options{}, func(t *testing.T, m *task.Manager) {
 				created := start(t, m, tt.work)
 				for range 2 {
 					out := result(t, m, created.TaskID)
@@ -141,7 +141,7 @@ func TestOutcomes(t *testing.T) {
 			})
 		})
 	}
-	runInBubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{}, func(t *testing.T, m *task.Manager) {
 		created := create(t, m, task.Request{Method: "sampling/createMessage", Work: returns(`{"isError":true}`)})
 		result(t, m, created.TaskID)
 		if state := get(t, m, created.TaskID); state.Status != mcp.TaskStatusCompleted {
@@ -152,7 +152,7 @@ func TestOutcomes(t *testing.T) {
 
 // Long status messages are truncated at a character boundary.
 func TestStatusMessageIsTruncated(t *testing.T) {
-	runInBubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) {
 			return nil, errors.New(strings.Repeat("é", 10000))
 		})
@@ -167,7 +167,7 @@ func TestStatusMessageIsTruncated(t *testing.T) {
 //
 // Proves TASK-23, TASK-39, TASK-55, TASK-56, TASK-57, TASK-58.
 func TestCancel(t *testing.T) {
-	runInBubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{}, func(t *testing.T, m *task.Manager) {
 		cause := make(chan error, 1)
 		finish := make(chan bool)
 		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
@@ -207,7 +207,7 @@ func TestCancel(t *testing.T) {
 		"completed": returns(`{}`),
 		"failed":    func(context.Context, *task.Run) (codec.Encoder, error) { return nil, errors.New("x") },
 	} {
-		runInBubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
+		runInBubble(t, task.Options{}, func(t *testing.T, m *task.Manager) {
 			created := start(t, m, work)
 			synctest.Wait()
 			_, err := m.Cancel(t.Context(), "alice", created.TaskID, nil)
@@ -224,7 +224,7 @@ func TestCancel(t *testing.T) {
 // A cancellation during Create reaches the work.
 // An operator cancels the tasks of all principals, even if these have no calls left.
 func TestCancelForOperator(t *testing.T) {
-	runInBubble(t, task.Config{Limits: task.Limits{Rate: 1, Burst: 1}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Limits: task.Limits{Rate: 1, Burst: 1}}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, untilDone)
 		if _, err := m.Cancel(t.Context(), "alice", created.TaskID, nil); wireCode(err) != task.CodeTooManyCalls {
 			t.Fatal(err)
@@ -248,7 +248,7 @@ func TestCancelForOperator(t *testing.T) {
 
 func TestCancelDuringCreate(t *testing.T) {
 	store := &hookedStore{Store: memory.New()}
-	runInBubble(t, task.Config{Store: store}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Store: store}, func(t *testing.T, m *task.Manager) {
 		store.afterCreate = func(r task.Record) {
 			if _, err := m.Cancel(t.Context(), "alice", r.ID, nil); err != nil {
 				t.Error(err)
@@ -274,7 +274,7 @@ func TestCancelDuringCreate(t *testing.T) {
 
 // All of many waiters receive the result, and so do later callers.
 func TestManyWaiters(t *testing.T) {
-	runInBubble(t, task.Config{Limits: task.Limits{Rate: -1}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Limits: task.Limits{Rate: -1}}, func(t *testing.T, m *task.Manager) {
 		end := make(chan bool)
 		created := start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) { <-end; return raw(`{"n":1}`), nil })
 		var group sync.WaitGroup
@@ -300,7 +300,7 @@ func TestManyWaiters(t *testing.T) {
 // Result notices the end of a task between its read of the record and its wait.
 func TestNoLostWakeup(t *testing.T) {
 	store := &hookedStore{Store: memory.New()}
-	runInBubble(t, task.Config{Store: store}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Store: store}, func(t *testing.T, m *task.Manager) {
 		end := make(chan bool)
 		created := start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) { <-end; return raw(`{}`), nil })
 		synctest.Wait()
@@ -322,7 +322,7 @@ func TestNoLostWakeup(t *testing.T) {
 //
 // Proves TASK-30.
 func TestCancelledWaitLeavesTaskRunning(t *testing.T) {
-	runInBubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{}, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			time.Sleep(time.Hour / 2)
 			return raw(`{}`), ctx.Err()
@@ -350,7 +350,7 @@ func TestCancelledWaitLeavesTaskRunning(t *testing.T) {
 // Proves TASK-61, TASK-68.
 func TestPrincipalsAreIsolated(t *testing.T) {
 	var events []task.Event
-	cfg := task.Config{Hooks: task.Hooks{Audit: func(e task.Event) { events = append(events, e) }}}
+	cfg := task.Options{Hooks: task.Hooks{Audit: func(e task.Event) { events = append(events, e) }}}
 	runInBubble(t, cfg, func(t *testing.T, m *task.Manager) {
 		created := start(t, m, untilDone)
 		for _, principal := range []string{"bob", "", "alic", "alice\x00"} {
@@ -386,7 +386,7 @@ func TestPrincipalsAreIsolated(t *testing.T) {
 //
 // Proves TASK-19, TASK-20, TASK-70.
 func TestTaskIDs(t *testing.T) {
-	m := newManager(t, task.Config{Limits: task.Limits{Rate: -1, Tasks: -1}})
+	m := newManager(t, task.Options{Limits: task.Limits{Rate: -1, Tasks: -1}})
 	ids := map[string]bool{}
 	for range 1000 {
 		created := create(t, m, task.Request{Work: returns(`{}`)})
@@ -403,7 +403,7 @@ func TestTaskIDs(t *testing.T) {
 	for i := range again {
 		t.Run("with a seed", func(t *testing.T) {
 			cryptotest.SetGlobalRandom(t, 1)
-			again[i] = create(t, newManager(t, task.Config{}), task.Request{Work: returns(`{}`)}).TaskID
+			again[i] = create(t, newManager(t, task.Options{}), task.Request{Work: returns(`{}`)}).TaskID
 		})
 	}
 	if again[0] != again[1] || ids[again[0]] {
@@ -413,7 +413,7 @@ func TestTaskIDs(t *testing.T) {
 
 // The work can change the status message and the poll interval. A completed task has no message.
 func TestStatusMessageAndPollInterval(t *testing.T) {
-	runInBubble(t, task.Config{Updates: task.Updates{Poll: -1}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Updates: task.Updates{Poll: -1}}, func(t *testing.T, m *task.Manager) {
 		step := make(chan bool)
 		created := create(t, m, task.Request{StatusMessage: "queued", Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			<-step
@@ -448,7 +448,7 @@ func TestStatusMessageAndPollInterval(t *testing.T) {
 // Proves TASK-63.
 func TestStoreFailure(t *testing.T) {
 	store := &failingStore{Store: memory.New()}
-	runInBubble(t, task.Config{Store: store}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Store: store}, func(t *testing.T, m *task.Manager) {
 		end := make(chan bool)
 		created := start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) { <-end; return raw(`{}`), nil })
 		store.setError(errors.New("secret path: no space left"))
@@ -489,7 +489,7 @@ func TestStoreFailure(t *testing.T) {
 // After Close, calls fail, and no pending call blocks.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newManager(t, task.Config{})
+		m := newManager(t, task.Options{})
 		start(t, m, untilDone)
 		finish := make(chan bool)
 		created := start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) { <-finish; return raw(`{}`), nil })
@@ -547,7 +547,7 @@ func TestContextOfWorkEndsBeforeManagerRefusesIt(t *testing.T) {
 	}
 	for name, call := range calls {
 		t.Run(name, func(t *testing.T) {
-			m := newManager(t, task.Config{Limits: task.Limits{Tasks: 1 << 20, Rate: 1 << 30}})
+			m := newManager(t, task.Options{Limits: task.Limits{Tasks: 1 << 20, Rate: 1 << 30}})
 			var early, begun atomic.Int32
 			hang := start(t, m, untilDone).TaskID
 			for range 2000 { // so that Close takes some time

@@ -35,7 +35,7 @@ func TestNetworksShareLimits(t *testing.T) {
 		"expired": func(*testing.T, *task.Manager, string) { time.Sleep(2 * time.Hour) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			runInBubble(t, task.Config{Limits: task.Limits{Tasks: 4}}, func(t *testing.T, m *task.Manager) {
+			runInBubble(t, task.Options{Limits: task.Limits{Tasks: 4}}, func(t *testing.T, m *task.Manager) {
 				tooMany := func(from string, limit int64) {
 					t.Helper()
 					_, err := createFrom(t, m, from, untilDone)
@@ -73,7 +73,7 @@ func TestNetworksShareLimits(t *testing.T) {
 		})
 	}
 	t.Run("bytes", func(t *testing.T) {
-		runInBubble(t, task.Config{Limits: task.Limits{Bytes: 20_000}}, func(t *testing.T, m *task.Manager) {
+		runInBubble(t, task.Options{Limits: task.Limits{Bytes: 20_000}}, func(t *testing.T, m *task.Manager) {
 			for range 3 {
 				for _, from := range []string{networkOfEve, ""} {
 					want := map[string]string{networkOfEve: "10000"}[from]
@@ -95,7 +95,7 @@ func TestNetworksShareLimits(t *testing.T) {
 		})
 	})
 	t.Run("calls", func(t *testing.T) {
-		runInBubble(t, task.Config{Limits: task.Limits{Rate: 4, Burst: 4}}, func(t *testing.T, m *task.Manager) {
+		runInBubble(t, task.Options{Limits: task.Limits{Rate: 4, Burst: 4}}, func(t *testing.T, m *task.Manager) {
 			call := func(from string) int64 {
 				_, _, err := m.List(network.With(context.Background(), from), "", "")
 				if limited, ok := errors.AsType[*task.LimitError](err); ok {
@@ -122,7 +122,7 @@ func TestNetworksShareLimits(t *testing.T) {
 
 // The tasks of networks have turns, as those of principals have.
 func TestNetworksHaveTurns(t *testing.T) {
-	runInBubble(t, task.Config{Limits: task.Limits{Running: 1}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Limits: task.Limits{Running: 1}}, func(t *testing.T, m *task.Manager) {
 		var order []string
 		work := func(name string) task.Work {
 			w := returns(`{}`)

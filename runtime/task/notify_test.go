@@ -15,7 +15,7 @@ import (
 //
 // Proves TASK-48, TASK-50.
 func TestStatusNotifications(t *testing.T) {
-	runInBubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{}, func(t *testing.T, m *task.Manager) {
 		first, second := new(peer), new(peer)
 		end := make(chan bool)
 		created := create(t, m, task.Request{Via: first, Work: func(context.Context, *task.Run) (codec.Encoder, error) { <-end; return raw(`{}`), nil }})
@@ -29,7 +29,7 @@ func TestStatusNotifications(t *testing.T) {
 		checkEqual(t, "messages to the second", []string{"notifications/tasks/status " + string(text)}, second.received())
 		checkEqual(t, "messages to the first", []string(nil), first.received())
 	})
-	runInBubble(t, task.Config{Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
 		p := new(peer)
 		create(t, m, task.Request{Via: p, Work: returns(`{}`)})
 		synctest.Wait()
@@ -41,7 +41,7 @@ func TestStatusNotifications(t *testing.T) {
 //
 // Proves TASK-46.
 func TestNotifyAddsRelatedTask(t *testing.T) {
-	runInBubble(t, task.Config{Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
 		p := new(peer)
 		created := create(t, m, task.Request{Via: p, Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			if got, ok := task.FromContext(ctx); !ok || got != run {

@@ -34,7 +34,7 @@ const maxTrace = 1024
 // observe calls f, which calls the Observer, and logs its panic.
 func (m *Manager) observe(f func()) {
 	err := boundary.Run(func() error { f(); return nil })
-	boundary.Report(m.cfg.Logger, "Config.Hooks.Observer panicked", err)
+	boundary.Report(m.cfg.Logger, "Options.Hooks.Observer panicked", err)
 }
 
 // trace returns the trace of a task that is created under ctx.

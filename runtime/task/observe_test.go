@@ -55,7 +55,7 @@ func (o *recorder) Wait(ctx context.Context, run *task.Run, method string) func(
 func TestObserverSeesRunsAndWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := new(recorder)
-		p := newParking(t, task.Config{Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}, Hooks: task.Hooks{Observer: o}}, askTwice)
+		p := newParking(t, task.Options{Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}, Hooks: task.Hooks{Observer: o}}, askTwice)
 		id := p.start(t)
 		time.Sleep(time.Hour / 2)
 		p.restart(t)
@@ -80,7 +80,7 @@ func TestObserverSeesRunsAndWaits(t *testing.T) {
 func TestObserverSeesReruns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := new(recorder)
-		p := newParking(t, task.Config{Updates: task.Updates{Quiet: true}, Hooks: task.Hooks{Observer: o}}, untilDone)
+		p := newParking(t, task.Options{Updates: task.Updates{Quiet: true}, Hooks: task.Hooks{Observer: o}}, untilDone)
 		p.start(t)
 		synctest.Wait()
 		p.restart(t)
@@ -97,14 +97,14 @@ func TestPanicsAndObservers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &recorder{panics: true}
 		var log bytes.Buffer
-		p := newParking(t, task.Config{Recovery: task.Recovery{ParkAfter: -1}, Updates: task.Updates{Quiet: true}, Hooks: task.Hooks{Observer: o}, Logger: slog.New(slog.NewTextHandler(&log, nil))}, askTwice)
+		p := newParking(t, task.Options{Recovery: task.Recovery{ParkAfter: -1}, Updates: task.Updates{Quiet: true}, Hooks: task.Hooks{Observer: o}, Logger: slog.New(slog.NewTextHandler(&log, nil))}, askTwice)
 		id := p.start(t)
 		out, err := p.Result(t.Context(), "alice", id, &peer{answer: echoMessage})
 		if err != nil || out.Error != nil {
 			t.Fatal(err, out.Error)
 		}
 		synctest.Wait()
-		if n := strings.Count(log.String(), "Config.Hooks.Observer panicked"); n != 4 { // Trace, Run and two waits
+		if n := strings.Count(log.String(), "Options.Hooks.Observer panicked"); n != 4 { // Trace, Run and two waits
 			t.Errorf("%d panics logged, want 4:\n%s", n, log.String())
 		}
 		o.panics, o.got = false, nil

@@ -49,7 +49,7 @@ func TestFailureOfStoreDelaysWork(t *testing.T) {
 		} {
 			for _, durable := range []bool{false, true} {
 				store := &failingStore{Store: memory.New()}
-				runInBubble(t, task.Config{Store: store, Recovery: task.Recovery{Recover: rerun, ParkAfter: -1}, Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
+				runInBubble(t, task.Options{Store: store, Recovery: task.Recovery{Recover: rerun, ParkAfter: -1}, Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
 					begin := make(chan bool)
 					created := create(t, m, task.Request{Restartable: durable, Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 						<-begin
@@ -81,7 +81,7 @@ func TestCloseWaitsForRecords(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			inner := memory.New()
 			store := &failingStore{Store: inner}
-			m, err := task.New(t.Context(), task.Config{Store: store, Recovery: task.Recovery{Recover: rerun}})
+			m, err := task.New(t.Context(), task.Options{Store: store, Recovery: task.Recovery{Recover: rerun}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -134,7 +134,7 @@ func TestLongFailureRefusesNewTasks(t *testing.T) {
 		}
 		return fault
 	})
-	runInBubble(t, task.Config{Store: store, Recovery: task.Recovery{Recover: rerun}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Store: store, Recovery: task.Recovery{Recover: rerun}}, func(t *testing.T, m *task.Manager) {
 		try := func(want error) {
 			t.Helper()
 			_, err := m.Create(t.Context(), task.Request{Principal: "alice", Method: "tools/call", Work: returns(`{}`)})
@@ -183,7 +183,7 @@ func TestLongFailureRefusesNewTasks(t *testing.T) {
 // be dropped.
 func TestRetriesEndWithLifetime(t *testing.T) {
 	store := &failingStore{Store: memory.New()}
-	runInBubble(t, task.Config{Store: store, Recovery: task.Recovery{Recover: rerun}, Limits: task.Limits{Tasks: 2}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Store: store, Recovery: task.Recovery{Recover: rerun}, Limits: task.Limits{Tasks: 2}}, func(t *testing.T, m *task.Manager) {
 		begin := make(chan bool)
 		failed := make(chan error, 1)
 		ttl := &mcp.TaskMetadata{TTL: new(int64(60_000))}
@@ -220,7 +220,7 @@ func TestRetriesEndWithCancellation(t *testing.T) {
 		}
 		return fault
 	})
-	runInBubble(t, task.Config{Store: store, Recovery: task.Recovery{Recover: rerun}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Store: store, Recovery: task.Recovery{Recover: rerun}}, func(t *testing.T, m *task.Manager) {
 		failed := make(chan error, 1)
 		created := restartable(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			run.Record(ctx, step(1, 10))
@@ -257,7 +257,7 @@ func TestFailureDelaysDelivery(t *testing.T) {
 			}
 			return fault
 		})
-		runInBubble(t, task.Config{Store: store}, func(t *testing.T, m *task.Manager) {
+		runInBubble(t, task.Options{Store: store}, func(t *testing.T, m *task.Manager) {
 			created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 				_, err := run.Call(ctx, "elicitation/create", raw(`{}`))
 				return raw(`{}`), err
@@ -276,7 +276,7 @@ func TestFailureDelaysDelivery(t *testing.T) {
 // If a task that a Watch has reported cannot be read, the Watch reports it again.
 func TestWatchReportsAgainAfterFailure(t *testing.T) {
 	store := &failingStore{Store: memory.New()}
-	runInBubble(t, task.Config{Store: store}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Store: store}, func(t *testing.T, m *task.Manager) {
 		end := make(chan bool)
 		created := start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) { <-end; return raw(`{}`), nil })
 		store.setError(errDisk) // while the watch begins
@@ -310,7 +310,7 @@ func TestWatchReportsAgainAfterFailure(t *testing.T) {
 func TestFailureOfStoreIsNoOutcome(t *testing.T) {
 	store := &failingStore{Store: memory.New()}
 	synctest.Test(t, func(t *testing.T) {
-		m, err := task.New(t.Context(), task.Config{Store: store})
+		m, err := task.New(t.Context(), task.Options{Store: store})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -347,7 +347,7 @@ func TestHangingStoreIsReported(t *testing.T) {
 				}
 				return f
 			})
-			runInBubble(t, task.Config{Store: store, Recovery: task.Recovery{Recover: rerun}}, func(t *testing.T, m *task.Manager) {
+			runInBubble(t, task.Options{Store: store, Recovery: task.Recovery{Recover: rerun}}, func(t *testing.T, m *task.Manager) {
 				begin := make(chan bool)
 				records := func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 					<-begin
@@ -434,7 +434,7 @@ func (s *between) Update(ctx context.Context, r task.Record) (task.Record, error
 func TestFailedWriteIsNotTakenForAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &between{Store: memory.New()}
-		p := newParking(t, task.Config{Recovery: task.Recovery{ParkAfter: -1}, Store: store}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		p := newParking(t, task.Options{Recovery: task.Recovery{ParkAfter: -1}, Store: store}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			second := make(chan error, 1)
 			go func() { _, err := ask(ctx, run, "b"); second <- err }()
 			_, err := ask(ctx, run, "a")

@@ -185,7 +185,7 @@ func randomRound(t *testing.T, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	store := memory.New()
 	var programs sync.Map // by task id
-	cfg := task.Config{Store: store, Limits: task.Limits{Tasks: tasks, Bytes: 1 << 20, Rate: -1}, TTL: task.TTL{Unlimited: true, Max: 24 * time.Hour},
+	cfg := task.Options{Store: store, Limits: task.Limits{Tasks: tasks, Bytes: 1 << 20, Rate: -1}, TTL: task.TTL{Unlimited: true, Max: 24 * time.Hour},
 		Recovery: task.Recovery{
 			ParkAfter: time.Duration(random.IntN(3000)+1) * time.Millisecond,
 			Recover: func(r task.Record) task.Work {

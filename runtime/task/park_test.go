@@ -30,13 +30,13 @@ func ask(ctx context.Context, run *task.Run, key string) (json.RawMessage, error
 // parking is a Manager whose restartable work is work, from its creation and when it runs again.
 type parking struct {
 	*task.Manager
-	cfg  task.Config
+	cfg  task.Options
 	work task.Work
 	runs atomic.Int64
 }
 
 // newParking returns a Manager with the given configuration, except for its work.
-func newParking(t *testing.T, cfg task.Config, work task.Work) *parking {
+func newParking(t *testing.T, cfg task.Options, work task.Work) *parking {
 	t.Helper()
 	p := &parking{cfg: cfg, work: work}
 	if p.cfg.Store == nil {
@@ -118,7 +118,7 @@ func TestWorkIsParkedUntilAnswer(t *testing.T) {
 	for _, restarts := range []bool{false, true} {
 		t.Run(fmt.Sprint("restarts ", restarts), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := newParking(t, task.Config{Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}}, askTwice)
+				p := newParking(t, task.Options{Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}}, askTwice)
 				id := p.start(t)
 				time.Sleep(time.Second - 1)
 				synctest.Wait()
@@ -160,7 +160,7 @@ func TestWorkIsParkedUntilAnswer(t *testing.T) {
 // lasts until the work only waits.
 func TestWaiterOutlivesParking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newParking(t, task.Config{Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}}, askTwice)
+		p := newParking(t, task.Options{Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}}, askTwice)
 		requestor := &peer{answer: func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 			time.Sleep(time.Minute) // a person reads
 			return echoMessage(ctx, method, params)
@@ -181,7 +181,7 @@ func TestSleepIsParked(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				until := time.Now().Add(24*time.Hour + 1) // not in whole microseconds
 				var woken time.Time
-				p := newParking(t, task.Config{Updates: task.Updates{Quiet: true}, TTL: task.TTL{Unlimited: true}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+				p := newParking(t, task.Options{Updates: task.Updates{Quiet: true}, TTL: task.TTL{Unlimited: true}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 					if err := run.Sleep(ctx, until); err != nil {
 						return nil, err
 					}
@@ -222,7 +222,7 @@ func TestManyTasksWakeAtTheSameTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const tasks = 1000
 		until := time.Now().Add(30 * time.Minute)
-		p := newParking(t, task.Config{Updates: task.Updates{Quiet: true}, Limits: task.Limits{Tasks: -1, Rate: -1}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		p := newParking(t, task.Options{Updates: task.Updates{Quiet: true}, Limits: task.Limits{Tasks: -1, Rate: -1}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			return raw(`{}`), run.Sleep(ctx, until)
 		})
 		ids := make([]string, tasks)
@@ -253,7 +253,7 @@ func TestFirstOfSeveralWaitsEndsParking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
 		var ended sync.Map
-		p := newParking(t, task.Config{Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}, TTL: task.TTL{Unlimited: true}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		p := newParking(t, task.Options{Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}, TTL: task.TTL{Unlimited: true}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			var group sync.WaitGroup
 			errs := make([]error, 4)
 			for i, wait := range []func() error{
@@ -293,7 +293,7 @@ func (r raw) bytes() json.RawMessage { return json.RawMessage(r) }
 // Work that does something besides waiting is not parked.
 func TestBusyWorkIsNotParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newParking(t, task.Config{Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}, TTL: task.TTL{Unlimited: true}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		p := newParking(t, task.Options{Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}, TTL: task.TTL{Unlimited: true}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			release := run.Internals(taskrules.Caller{}).Hold()
 			time.AfterFunc(time.Hour, release)
 			return askTwice(ctx, run)
@@ -331,7 +331,7 @@ func TestInputRequestTimesOutOnce(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				begin := time.Now()
 				var ended []time.Duration
-				p := newParking(t, task.Config{Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+				p := newParking(t, task.Options{Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 					limited, cancel := row.ends(ctx)
 					defer cancel()
 					if _, err := ask(limited, run, "a"); err != row.want {
@@ -376,7 +376,7 @@ func TestInputRequestTimesOutOnce(t *testing.T) {
 func TestAnswerBeforeDeadlineCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
-		p := newParking(t, task.Config{Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		p := newParking(t, task.Options{Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			limited, cancel := context.WithTimeout(ctx, 10*time.Minute)
 			defer cancel()
 			answer, err := ask(limited, run, "a")
@@ -405,7 +405,7 @@ func TestAnswerBeforeDeadlineCounts(t *testing.T) {
 func TestSleepWithDeadlineIsParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
-		p := newParking(t, task.Config{Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		p := newParking(t, task.Options{Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			limited, cancel := context.WithDeadline(ctx, begin.Add(10*time.Minute))
 			defer cancel()
 			if err := run.Sleep(limited, begin.Add(time.Hour)); !errors.Is(err, context.DeadlineExceeded) {
@@ -432,7 +432,7 @@ func TestSleepBeyondExpiryIsLogged(t *testing.T) {
 	}{{time.Hour, true}, {3 * time.Hour, false}} {
 		synctest.Test(t, func(t *testing.T) {
 			log := new(strings.Builder)
-			p := newParking(t, task.Config{TTL: task.TTL{Default: row.ttl}, Updates: task.Updates{Quiet: true}, Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))},
+			p := newParking(t, task.Options{TTL: task.TTL{Default: row.ttl}, Updates: task.Updates{Quiet: true}, Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))},
 				func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 					return raw(`{}`), run.Sleep(ctx, time.Now().Add(2*time.Hour))
 				})
@@ -449,7 +449,7 @@ func TestSleepBeyondExpiryIsLogged(t *testing.T) {
 // ended in this run. Otherwise the task would stay input_required.
 func TestInputRequestOfEarlierRunIsWithdrawn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newParking(t, task.Config{Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}}, nil)
+		p := newParking(t, task.Options{Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}}, nil)
 		p.work = func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			asking, cancel := context.WithCancel(ctx)
 			defer cancel()
@@ -475,7 +475,7 @@ func TestInputRequestOfEarlierRunIsWithdrawn(t *testing.T) {
 // An input request without a key would be made anew by the next run, so the work is not parked.
 func TestInputRequestWithoutKeyPreventsParking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newParking(t, task.Config{Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		p := newParking(t, task.Options{Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			go ask(ctx, run, "keyed") // ends with the work
 			_, err := run.Call(ctx, mcp.MethodElicitationCreate, nil)
 			return raw(`{}`), err
@@ -495,7 +495,7 @@ func TestInputRequestWithoutKeyPreventsParking(t *testing.T) {
 
 // Work is parked only if it can be run again, and only if the configuration allows it.
 func TestParkingNeedsRecoverAndParkAfter(t *testing.T) {
-	for name, cfg := range map[string]task.Config{
+	for name, cfg := range map[string]task.Options{
 		"without Recover":    {},
 		"negative ParkAfter": {Recovery: task.Recovery{ParkAfter: -1, Recover: func(task.Record) task.Work { return askTwice }}},
 	} {
@@ -539,7 +539,7 @@ func TestChangeWhileWorkIsUnwinding(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var p *parking
-				p = newParking(t, task.Config{Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+				p = newParking(t, task.Options{Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 					out, err := askTwice(ctx, run)
 					if errors.Is(err, task.ErrParked) && p.runs.Load() == 1 {
 						change.do(t, p, run.ID())
@@ -594,7 +594,7 @@ func TestAnswerAfterParkingWrite(t *testing.T) {
 				if moment == "after the next read" {
 					store.afterUpdate, store.afterGet = nil, answer
 				}
-				p = newParking(t, task.Config{Store: store, Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}}, askTwice)
+				p = newParking(t, task.Options{Store: store, Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}}, askTwice)
 				id := p.start(t)
 				time.Sleep(2 * time.Second)
 				synctest.Wait()
@@ -616,7 +616,7 @@ func TestAnswerAfterParkingWrite(t *testing.T) {
 // again. That is no death of its process.
 func TestCloseBetweenAnswerAndPark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newParking(t, task.Config{Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}}, nil)
+		p := newParking(t, task.Options{Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}}, nil)
 		p.work = func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			answer, err := ask(ctx, run, "first")
 			if err != nil {
@@ -649,7 +649,7 @@ func TestProcessWithoutWorkEnds(t *testing.T) {
 	for _, crash := range []bool{false, true} {
 		t.Run(fmt.Sprint("crash ", crash), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := newParking(t, task.Config{Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}}, takes(1))
+				p := newParking(t, task.Options{Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}}, takes(1))
 				id := p.start(t)
 				time.Sleep(time.Minute)
 				if err := p.Close(t.Context()); err != nil {
@@ -690,7 +690,7 @@ func TestWokenWorkThatWaitsForRoomIsNoSuspect(t *testing.T) {
 	for _, wakes := range []string{"time", "signal"} {
 		t.Run(wakes, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := newParking(t, task.Config{Recovery: task.Recovery{ParkAfter: time.Second}, Limits: task.Limits{Running: 1}, Updates: task.Updates{Quiet: true}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+				p := newParking(t, task.Options{Recovery: task.Recovery{ParkAfter: time.Second}, Limits: task.Limits{Running: 1}, Updates: task.Updates{Quiet: true}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 					var err error
 					if r, _, _ := run.Journal(ctx); len(r) == 0 {
 						err = run.Record(ctx, task.Entry{Kind: 2, Key: "end of night", Occurrence: 1, Result: json.RawMessage(fmt.Sprint(time.Now().Add(time.Minute).Unix()))})
@@ -745,7 +745,7 @@ func TestWokenWorkThatWaitsForRoomIsNoSuspect(t *testing.T) {
 // receives each value once.
 func TestProgressOfParkedWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newParking(t, task.Config{Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true, Progress: -1}}, nil)
+		p := newParking(t, task.Options{Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true, Progress: -1}}, nil)
 		p.work = func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			for value := range 4 {
 				if value == 2 {
@@ -776,7 +776,7 @@ func TestProgressOfParkedWork(t *testing.T) {
 func TestRequestOfParkedWorkCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		finish := make(chan struct{})
-		p := newParking(t, task.Config{Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}, Limits: task.Limits{Bytes: 6000}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		p := newParking(t, task.Options{Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}, Limits: task.Limits{Bytes: 6000}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			_, err := ask(ctx, run, "k")
 			if err == nil {
 				<-finish
@@ -812,7 +812,7 @@ func TestDamagedRecordOfParkedWorkFailsTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &damagedStore{Store: memory.New()}
 		until := time.Now().Add(time.Minute)
-		p := newParking(t, task.Config{Store: store, Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		p := newParking(t, task.Options{Store: store, Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			return raw(`{}`), run.Sleep(ctx, until)
 		})
 		id := p.start(t)
@@ -838,7 +838,7 @@ func TestParkedTaskCountsAgainstLimit(t *testing.T) {
 		for _, restarts := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, restarts %t", name, restarts), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					p := newParking(t, task.Config{Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}, Limits: task.Limits{Tasks: 1, Bytes: 2000}}, askTwice)
+					p := newParking(t, task.Options{Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}, Limits: task.Limits{Tasks: 1, Bytes: 2000}}, askTwice)
 					for range 10 { // the bytes of a task would add up otherwise
 						id := p.start(t)
 						time.Sleep(2 * time.Second)
@@ -871,7 +871,7 @@ func TestParkedTaskCountsAgainstLimit(t *testing.T) {
 func TestWorkIsParkedAtLimitOfBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs atomic.Int64
-		p := newParking(t, task.Config{Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}, Limits: task.Limits{Bytes: 4000}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		p := newParking(t, task.Options{Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}, Limits: task.Limits{Bytes: 4000}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			runs.Add(1)
 			_, err := run.Internals(taskrules.Caller{}).AwaitSignal(ctx, []string{"go"}, time.Time{})
 			return raw(`{}`), err
@@ -900,7 +900,7 @@ func (e *brokenError) Unwrap() error { return e.cause }
 // Work that returns an error that cannot be examined, after it was parked, has failed.
 func TestParkedWorkFailsWithErrorWhoseMethodsPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newParking(t, task.Config{Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		p := newParking(t, task.Options{Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			var none *brokenError
 			if _, err := ask(ctx, run, "first"); err != nil {
 				return nil, none
@@ -919,7 +919,7 @@ func TestParkedWorkFailsWithErrorWhoseMethodsPanic(t *testing.T) {
 // The requestor that was last seen receives the status of the task after it was parked.
 func TestStatusIsSentAfterParking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newParking(t, task.Config{Recovery: task.Recovery{ParkAfter: time.Second}}, askTwice)
+		p := newParking(t, task.Options{Recovery: task.Recovery{ParkAfter: time.Second}}, askTwice)
 		creator := new(peer)
 		id := create(t, p.Manager, task.Request{Restartable: true, Work: p.run, Via: creator}).TaskID
 		time.Sleep(2 * time.Second)
@@ -943,7 +943,7 @@ func TestParkedWorkSurvivesFailureOfStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &failingStore{Store: memory.New()}
 		until := time.Now().Add(10 * time.Minute)
-		p := newParking(t, task.Config{Store: store, Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		p := newParking(t, task.Options{Store: store, Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			return raw(`{}`), run.Sleep(ctx, until)
 		})
 		id := p.start(t)
@@ -967,7 +967,7 @@ func TestParkedWorkSurvivesFailureOfStore(t *testing.T) {
 // A parked task whose work panics when it is looked up fails when it is due.
 func TestParkedWorkThatCannotRunFails(t *testing.T) {
 	recovered := func(task.Record) task.Work { panic("no") }
-	runInBubble(t, task.Config{Recovery: task.Recovery{ParkAfter: time.Second, Recover: recovered}, Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Recovery: task.Recovery{ParkAfter: time.Second, Recover: recovered}, Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
 		created := create(t, m, task.Request{Restartable: true, Work: askTwice})
 		time.Sleep(2 * time.Second)
 		out, err := m.Result(t.Context(), "alice", created.TaskID, &peer{answer: echoMessage})
@@ -984,7 +984,7 @@ func TestParkedWorkThatCannotRunFails(t *testing.T) {
 // ErrParked of work that does not wait for anything is an error like any other.
 func TestErrParkedWithoutWaitFailsTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newParking(t, task.Config{Updates: task.Updates{Quiet: true}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		p := newParking(t, task.Options{Updates: task.Updates{Quiet: true}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			return nil, task.ErrParked
 		})
 		if out := result(t, p.Manager, p.start(t)); out.Error == nil {
@@ -1001,7 +1001,7 @@ func TestAnswerResetsReruns(t *testing.T) {
 		id := create(t, first, task.Request{Restartable: true, Work: askTwice}).TaskID
 		synctest.Wait()
 		lost.setError(errors.New("killed"))
-		m := newManager(t, task.Config{Store: store, Updates: task.Updates{Quiet: true}, Recovery: task.Recovery{Recover: func(task.Record) task.Work {
+		m := newManager(t, task.Options{Store: store, Updates: task.Updates{Quiet: true}, Recovery: task.Recovery{Recover: func(task.Record) task.Work {
 			return func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 				if _, err := ask(ctx, run, "first"); err != nil {
 					return nil, err
@@ -1046,7 +1046,7 @@ func TestProgressResetsReruns(t *testing.T) {
 		var current *task.Manager
 		begin := func() {
 			lost = &failingStore{Store: store}
-			m, err := task.New(t.Context(), task.Config{Store: lost, Recovery: task.Recovery{MaxReruns: 2, Recover: func(task.Record) task.Work { return work }}, Updates: task.Updates{Quiet: true}, Logger: slog.New(slog.DiscardHandler)})
+			m, err := task.New(t.Context(), task.Options{Store: lost, Recovery: task.Recovery{MaxReruns: 2, Recover: func(task.Record) task.Work { return work }}, Updates: task.Updates{Quiet: true}, Logger: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -1113,7 +1113,7 @@ func TestParkedTaskContinuesAfterLostChange(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := &losingStore{failingStore: failingStore{Store: memory.New()}}
-				p := newParking(t, task.Config{Store: store, Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}, Limits: task.Limits{Tasks: 1}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+				p := newParking(t, task.Options{Store: store, Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}, Limits: task.Limits{Tasks: 1}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 					_, err := ask(ctx, run, "a")
 					return raw(`{}`), err
 				})

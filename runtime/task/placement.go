@@ -61,7 +61,7 @@ func serves(member *Member, p *placement) bool {
 	return !member.Draining && (p.bound || member.Tools == nil || slices.Contains(member.Tools, p.tool)) && member.lacks(p.labels) == "" && member.has(p)
 }
 
-// refused announces that this member does not run tasks such as r, because Config.Recovery.Recover
+// refused announces that this member does not run tasks such as r, because Options.Recovery.Recover
 // has returned no work for it. The others offer it no more of them.
 func (f *shared) refused(run *Run, r *Record) bool {
 	p := placementOf(r)

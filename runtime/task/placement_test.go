@@ -38,8 +38,8 @@ func (b *toolbox) set(tool string, versions ...string) {
 }
 
 // config returns the configuration of a Manager with the tools. Their work lasts as long as lasts.
-func (b *toolbox) config(member task.Member, lasts time.Duration) task.Config {
-	return task.Config{
+func (b *toolbox) config(member task.Member, lasts time.Duration) task.Options {
+	return task.Options{
 		Member: member, Updates: task.Updates{Quiet: true}, TTL: task.TTL{Default: 24 * time.Hour},
 		Recovery: task.Recovery{
 			ToolVersion: func(tool string) string {
@@ -81,7 +81,7 @@ func joinWith(t *testing.T, f *memory.Fleet, b *toolbox, member task.Member, las
 	return joinStore(t, f.Store(), b.config(member, lasts))
 }
 
-func joinStore(t *testing.T, store *memory.FleetStore, cfg task.Config) *member {
+func joinStore(t *testing.T, store *memory.FleetStore, cfg task.Options) *member {
 	t.Helper()
 	cfg.Store = store
 	m := &member{store: store}
@@ -432,9 +432,9 @@ func TestOtherMembersEndTasksOfDeadFrontEnd(t *testing.T) {
 				f := memory.NewFleet()
 				b := &batchSystem{out: task.Outcome{Result: json.RawMessage(`{}`)}}
 				jobs := map[string]task.Jobs{"batch": b}
-				front := join(t, f, task.Config{Jobs: jobs, Member: task.Member{Tools: []string{}}}, nil)
-				other := join(t, f, task.Config{Jobs: jobs, Member: task.Member{Tools: tools}}, nil)
-				join(t, f, task.Config{Member: task.Member{Tools: tools}}, nil) // does not know the system
+				front := join(t, f, task.Options{Jobs: jobs, Member: task.Member{Tools: []string{}}}, nil)
+				other := join(t, f, task.Options{Jobs: jobs, Member: task.Member{Tools: tools}}, nil)
+				join(t, f, task.Options{Member: task.Member{Tools: tools}}, nil) // does not know the system
 				lost := create(t, front.Manager, task.Request{Work: untilDone, Name: "tool"}).TaskID
 				job := create(t, front.Manager, task.Request{Runner: "batch", Name: "tool"}).TaskID
 				synctest.Wait()

@@ -38,7 +38,7 @@ func accepted(float64) error { return nil }
 //
 // Proves PROG-04, PROG-07, PROG-11, PROG-12, PROG-14, TASK-46.
 func TestProgress(t *testing.T) {
-	runInBubble(t, task.Config{Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
 		first, second := new(peer), new(peer)
 		values := make(chan float64)
 		greatest := math.Inf(-1)
@@ -82,7 +82,7 @@ func TestProgress(t *testing.T) {
 		want := fmt.Sprintf(`notifications/progress {"_meta":{"io.modelcontextprotocol/related-task":{"taskId":%q}},"progress":-1,"progressToken":0}`, created.TaskID)
 		checkEqual(t, "message", want, first.received()[0])
 	})
-	runInBubble(t, task.Config{Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
 		p := new(peer)
 		create(t, m, task.Request{Via: p, Token: progressToken, Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			for v := range 5 {
@@ -98,7 +98,7 @@ func TestProgress(t *testing.T) {
 			t.Errorf("reported %s", text)
 		}
 	})
-	runInBubble(t, task.Config{Updates: task.Updates{Quiet: true, Progress: -1}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Updates: task.Updates{Quiet: true, Progress: -1}}, func(t *testing.T, m *task.Manager) {
 		p := new(peer)
 		values := make(chan float64)
 		create(t, m, task.Request{Via: p, Token: progressToken, Work: reportingWork(t, values, accepted)})
@@ -109,7 +109,7 @@ func TestProgress(t *testing.T) {
 		synctest.Wait()
 		checkEqual(t, "without an interval", []float64{0, 1, 2, 3, 4}, p.progress())
 	})
-	runInBubble(t, task.Config{Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
 		p := new(peer)
 		create(t, m, task.Request{Via: p, Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			return raw(`{}`), run.Report(task.Progress{Value: 1})
@@ -124,7 +124,7 @@ func TestProgress(t *testing.T) {
 //
 // Proves PROG-04.
 func TestProgressGoesToLatestWaiter(t *testing.T) {
-	runInBubble(t, task.Config{Updates: task.Updates{Quiet: true, Progress: -1}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Updates: task.Updates{Quiet: true, Progress: -1}}, func(t *testing.T, m *task.Manager) {
 		creator, first, second, looker := new(peer), new(peer), new(peer), new(peer)
 		values := make(chan float64)
 		created := create(t, m, task.Request{Via: creator, Token: progressToken, Work: reportingWork(t, values, accepted)})
@@ -165,7 +165,7 @@ func (p *unresponsivePeer) Notify(ctx context.Context, method string, params cod
 // A requestor that does not read delays neither the expiry of other tasks, nor a cancellation, nor
 // the outcome of its own task.
 func TestUnresponsiveRequestorBlocksNothingElse(t *testing.T) {
-	runInBubble(t, task.Config{}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{}, func(t *testing.T, m *task.Manager) {
 		end := make(chan bool)
 		reporting := func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			go run.Report(task.Progress{Value: 1}) // ends with the task
@@ -208,7 +208,7 @@ func TestUnresponsiveRequestorBlocksNothingElse(t *testing.T) {
 
 // A report that is blocked at the previous destination does not delay later reports.
 func TestProgressLeavesUnresponsiveRequestor(t *testing.T) {
-	runInBubble(t, task.Config{Updates: task.Updates{Quiet: true, Progress: -1}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Updates: task.Updates{Quiet: true, Progress: -1}}, func(t *testing.T, m *task.Manager) {
 		values := make(chan float64)
 		created := create(t, m, task.Request{Via: new(unresponsivePeer), Token: progressToken, Work: reportingWork(t, values, accepted)})
 		values <- 1
@@ -227,7 +227,7 @@ func TestProgressLeavesUnresponsiveRequestor(t *testing.T) {
 //
 // Proves PROG-12.
 func TestNoProgressDuringCancellation(t *testing.T) {
-	runInBubble(t, task.Config{Store: &slowStore{memory.New(), nil}, Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Store: &slowStore{memory.New(), nil}, Updates: task.Updates{Quiet: true}}, func(t *testing.T, m *task.Manager) {
 		p := new(peer)
 		values := make(chan float64)
 		created := create(t, m, task.Request{Via: p, Token: progressToken, Work: reportingWork(t, values, accepted)})
@@ -247,7 +247,7 @@ func TestNoProgressDuringCancellation(t *testing.T) {
 // A failed second cancellation does not restart the progress of a cancelled task.
 func TestFailedCancellationDoesNotRestartProgress(t *testing.T) {
 	store := &failingStore{Store: memory.New()}
-	runInBubble(t, task.Config{Store: store, Updates: task.Updates{Quiet: true, Progress: -1}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Store: store, Updates: task.Updates{Quiet: true, Progress: -1}}, func(t *testing.T, m *task.Manager) {
 		p := new(peer)
 		values := make(chan float64)
 		created := create(t, m, task.Request{Via: p, Token: progressToken, Work: reportingWork(t, values, func(v float64) error {
@@ -305,7 +305,7 @@ func TestProgressOfRerunContinues(t *testing.T) {
 				}})
 				time.Sleep(10 * time.Second)
 				c.end(first, lost)
-				again := newManager(t, task.Config{Store: store, Updates: task.Updates{Quiet: true}, Recovery: task.Recovery{Recover: func(task.Record) task.Work {
+				again := newManager(t, task.Options{Store: store, Updates: task.Updates{Quiet: true}, Recovery: task.Recovery{Recover: func(task.Record) task.Work {
 					return func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 						time.Sleep(time.Second)
 						report(run, 1, 2, 3, 4, 5, 6)

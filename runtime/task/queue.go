@@ -10,7 +10,7 @@ type ticket struct {
 	s         *scheduler
 	principal string
 	pool      *pool     // nil for work that starts regardless of the limits
-	slot      bool      // the work is that of a task and counts against Config.Limits.Running
+	slot      bool      // the work is that of a task and counts against Options.Limits.Running
 	run       *Run      // of the task; nil for calls of Acquire
 	placement placement // of the task
 	number    uint64    // orders the tickets

@@ -228,7 +228,7 @@ func (m *Manager) recoverParked(ctx context.Context, brief *Record) error {
 }
 
 // recoveredWork returns the work that recovers an unfinished task, or nil if the task cannot be
-// recovered. If Config.Recovery.Recover panics, it returns work that fails: so the Manager tries
+// recovered. If Options.Recovery.Recover panics, it returns work that fails: so the Manager tries
 // again to undo what the task has done.
 func (m *Manager) recoveredWork(r Record) (work Work) {
 	err := boundary.Run(func() error {
@@ -242,7 +242,7 @@ func (m *Manager) recoveredWork(r Record) (work Work) {
 		}
 		return nil
 	})
-	if boundary.Report(m.cfg.Logger, "Config.Recovery.Recover panicked", err, "task", r.ID) {
+	if boundary.Report(m.cfg.Logger, "Options.Recovery.Recover panicked", err, "task", r.ID) {
 		return failing("the receiver can no longer run the task")
 	}
 	return work

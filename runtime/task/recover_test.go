@@ -24,7 +24,7 @@ import (
 func newCrashableManager(t *testing.T, store task.Store) (*failingStore, *task.Manager) {
 	t.Helper()
 	lost := &failingStore{Store: store}
-	m, err := task.New(t.Context(), task.Config{Store: lost, Updates: task.Updates{Quiet: true}, Logger: slog.New(slog.DiscardHandler)})
+	m, err := task.New(t.Context(), task.Options{Store: lost, Updates: task.Updates{Quiet: true}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestRecovery(t *testing.T) {
 		synctest.Wait()
 		lost.setError(errors.New("killed"))
 
-		second := newManager(t, task.Config{Store: store, Updates: task.Updates{Quiet: true}, Recovery: task.Recovery{Recover: func(r task.Record) task.Work {
+		second := newManager(t, task.Options{Store: store, Updates: task.Updates{Quiet: true}, Recovery: task.Recovery{Recover: func(r task.Record) task.Work {
 			if r.Method != "tools/call" {
 				return nil
 			}
@@ -103,7 +103,7 @@ func TestWorkThatKillsItsProcessIsRerunLimitedTimes(t *testing.T) {
 			for range 10 {
 				lost.setError(errors.New("killed"))
 				lost = &failingStore{Store: store}
-				m = newManager(t, task.Config{Store: lost, Recovery: task.Recovery{
+				m = newManager(t, task.Options{Store: lost, Recovery: task.Recovery{
 					MaxReruns: max,
 					Recover: func(task.Record) task.Work {
 						reruns++
@@ -134,7 +134,7 @@ func TestRecoveryAboveTheByteLimit(t *testing.T) {
 		if _, err := store.Create(t.Context(), old); err != nil {
 			t.Fatal(err)
 		}
-		m := newManager(t, task.Config{Store: store, Limits: task.Limits{Bytes: 200}, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return untilDone }}})
+		m := newManager(t, task.Options{Store: store, Limits: task.Limits{Bytes: 200}, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return untilDone }}})
 		if state := get(t, m, "old"); state.Status != mcp.TaskStatusWorking {
 			t.Errorf("%+v", state)
 		}
@@ -145,13 +145,13 @@ func TestRecoveryAboveTheByteLimit(t *testing.T) {
 func TestClosedManagerDoesNotCountReruns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
-		m := newManager(t, task.Config{Store: store})
+		m := newManager(t, task.Options{Store: store})
 		created := create(t, m, task.Request{Restartable: true, Work: untilDone})
 		for range 10 {
 			if err := m.Close(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			m = newManager(t, task.Config{Store: store, Recovery: task.Recovery{MaxReruns: 1, Recover: func(task.Record) task.Work { return untilDone }}})
+			m = newManager(t, task.Options{Store: store, Recovery: task.Recovery{MaxReruns: 1, Recover: func(task.Record) task.Work { return untilDone }}})
 			synctest.Wait()
 		}
 		if state := get(t, m, created.TaskID); state.Status != mcp.TaskStatusWorking {
@@ -169,7 +169,7 @@ func TestLimitsCountRecoveredTasks(t *testing.T) {
 		start(t, first, returns(`{}`))
 		synctest.Wait()
 		lost.setError(errors.New("killed"))
-		second := newManager(t, task.Config{Store: store, Limits: task.Limits{Tasks: 1}, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return untilDone }}})
+		second := newManager(t, task.Options{Store: store, Limits: task.Limits{Tasks: 1}, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return untilDone }}})
 		if err := tryCreate(t, second, "alice", untilDone); wireCode(err) != task.CodeTooManyTasks {
 			t.Errorf("second task: %v", err)
 		}
@@ -181,7 +181,7 @@ func TestLimitsCountRecoveredTasks(t *testing.T) {
 func TestCloseKeepsRecoverableTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
-		first := newManager(t, task.Config{Store: store})
+		first := newManager(t, task.Options{Store: store})
 		restartable := create(t, first, task.Request{Restartable: true, Work: untilDone})
 		plain := start(t, first, untilDone)
 		quick := start(t, first, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
@@ -210,7 +210,7 @@ func TestCloseKeepsRecoverableTasks(t *testing.T) {
 func TestCursorSurvivesRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
-		first := newManager(t, task.Config{Store: store, Limits: task.Limits{PageSize: 1}})
+		first := newManager(t, task.Options{Store: store, Limits: task.Limits{PageSize: 1}})
 		start(t, first, returns(`{}`))
 		last := start(t, first, returns(`{}`))
 		synctest.Wait()
@@ -219,7 +219,7 @@ func TestCursorSurvivesRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		first.Close(t.Context())
-		second := newManager(t, task.Config{Store: store, Limits: task.Limits{PageSize: 1}})
+		second := newManager(t, task.Options{Store: store, Limits: task.Limits{PageSize: 1}})
 		tasks, _, err := second.List(t.Context(), "alice", cursor)
 		if err != nil || len(tasks) != 1 || tasks[0].TaskID != last.TaskID {
 			t.Errorf("listed %v, %v", tasks, err)

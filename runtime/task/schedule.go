@@ -20,7 +20,7 @@ const reserveTimeout = 10 * time.Second
 // below [Limits.Tool] in the fleet. Until then, the work waits without a goroutine.
 type scheduler struct {
 	m   *Manager
-	max int // Config.Limits.Running; 0 means no limit
+	max int // Options.Limits.Running; 0 means no limit
 
 	mu      sync.Mutex
 	running int                                 // number of tickets that have started and count against max
@@ -176,7 +176,7 @@ func (m *Manager) toolLimit(tool string) (limit int) {
 	}
 	err := boundary.Run(func() error { limit = m.cfg.Limits.Tool(tool); return nil })
 	if err != nil { // outside of this branch the argument would cost an allocation
-		boundary.Report(m.cfg.Logger, "Config.Limits.Tool panicked", err, "tool", tool)
+		boundary.Report(m.cfg.Logger, "Options.Limits.Tool panicked", err, "tool", tool)
 	}
 	return max(limit, 0)
 }

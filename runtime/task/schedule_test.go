@@ -97,7 +97,7 @@ func limitTo(name string, n int) func(string) int {
 }
 
 func TestFurtherTasksWait(t *testing.T) {
-	for name, cfg := range map[string]task.Config{
+	for name, cfg := range map[string]task.Options{
 		"process": {Limits: task.Limits{Running: 2}},
 		"tool":    {Limits: task.Limits{Tool: limitTo("tool", 2)}},
 		"both":    {Limits: task.Limits{Running: 2, Tool: limitTo("tool", 3)}},
@@ -144,7 +144,7 @@ func TestFurtherTasksWait(t *testing.T) {
 }
 
 func TestPrincipalsHaveTurns(t *testing.T) {
-	for name, cfg := range map[string]task.Config{
+	for name, cfg := range map[string]task.Options{
 		"one tool":      {Limits: task.Limits{Tool: limitTo("tool", 1)}},
 		"several tools": {Limits: task.Limits{Running: 1, Tool: limitTo("tool", 5)}},
 	} {
@@ -177,7 +177,7 @@ func TestPrincipalsHaveTurns(t *testing.T) {
 
 // Work of a tool that has no room does not delay that of other tools.
 func TestToolsDoNotDelayOneAnother(t *testing.T) {
-	runInBubble(t, task.Config{Limits: task.Limits{Running: 2, Tool: limitTo("slow", 1)}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Limits: task.Limits{Running: 2, Tool: limitTo("slow", 1)}}, func(t *testing.T, m *task.Manager) {
 		for range 3 {
 			create(t, m, task.Request{Name: "slow", Work: untilDone})
 		}
@@ -209,7 +209,7 @@ func TestWaitingTaskEnds(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			runInBubble(t, task.Config{Limits: task.Limits{Running: 1}}, func(t *testing.T, m *task.Manager) {
+			runInBubble(t, task.Options{Limits: task.Limits{Running: 1}}, func(t *testing.T, m *task.Manager) {
 				create(t, m, task.Request{Work: untilDone})
 				g := newGauge()
 				id := create(t, m, task.Request{Work: g.lasts("late", time.Second), Task: &mcp.TaskMetadata{TTL: &ttl}}).TaskID
@@ -229,7 +229,7 @@ func TestWaitingTaskEnds(t *testing.T) {
 func TestWaitingWorkIsNotRerun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		cfg := task.Config{Limits: task.Limits{Running: 1}, Recovery: task.Recovery{MaxReruns: 1}}
+		cfg := task.Options{Limits: task.Limits{Running: 1}, Recovery: task.Recovery{MaxReruns: 1}}
 		a := join(t, f, cfg, untilDone)
 		a.create(t, nil)
 		id := a.create(t, nil)
@@ -264,7 +264,7 @@ func TestParkedTaskHoldsNoPermit(t *testing.T) {
 			}
 			return raw(`{}`), nil
 		}
-		m := newManager(t, task.Config{
+		m := newManager(t, task.Options{
 			Limits: task.Limits{Tool: limitTo("tool", 1)}, Recovery: task.Recovery{ParkAfter: time.Second, Recover: func(task.Record) task.Work { return sleeps }}, TTL: task.TTL{Unlimited: true},
 		})
 		sleeper := create(t, m, task.Request{Name: "tool", Work: sleeps, Restartable: true}).TaskID
@@ -286,7 +286,7 @@ func TestParkedTaskHoldsNoPermit(t *testing.T) {
 }
 
 func TestAcquireWaits(t *testing.T) {
-	runInBubble(t, task.Config{Limits: task.Limits{Tool: limitTo("tool", 1)}}, func(t *testing.T, m *task.Manager) {
+	runInBubble(t, task.Options{Limits: task.Limits{Tool: limitTo("tool", 1)}}, func(t *testing.T, m *task.Manager) {
 		_, release, err := m.Internals(taskrules.Caller{}).Acquire(t.Context(), "alice", "tool")
 		if err != nil {
 			t.Fatal(err)
@@ -324,7 +324,7 @@ func TestAcquireWaits(t *testing.T) {
 
 func TestAcquireEndsWithManager(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newManager(t, task.Config{Limits: task.Limits{Tool: limitTo("tool", 1)}})
+		m := newManager(t, task.Options{Limits: task.Limits{Tool: limitTo("tool", 1)}})
 		if _, _, err := m.Internals(taskrules.Caller{}).Acquire(t.Context(), "alice", "tool"); err != nil {
 			t.Fatal(err)
 		}
@@ -346,7 +346,7 @@ func TestAcquireEndsWithManager(t *testing.T) {
 // gauged adds a member whose work takes d and counts in g. The tool has a limit in the fleet.
 func gauged(t *testing.T, f *memory.Fleet, g *gauge, limit int, d time.Duration) *member {
 	t.Helper()
-	return join(t, f, task.Config{Limits: task.Limits{Tool: limitTo("tool", limit)}, Recovery: task.Recovery{MaxReruns: -1}}, g.lasts("work", d))
+	return join(t, f, task.Options{Limits: task.Limits{Tool: limitTo("tool", limit)}, Recovery: task.Recovery{MaxReruns: -1}}, g.lasts("work", d))
 }
 
 func TestLimitHoldsInFleet(t *testing.T) {
@@ -418,7 +418,7 @@ func TestPermitsOfClosedMemberReturn(t *testing.T) {
 func TestAcquireIsFenced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		cfg := task.Config{Limits: task.Limits{Tool: limitTo("tool", 1)}}
+		cfg := task.Options{Limits: task.Limits{Tool: limitTo("tool", 1)}}
 		a, b := join(t, f, cfg, untilDone), join(t, f, cfg, untilDone)
 		ctx, release, err := a.Internals(taskrules.Caller{}).Acquire(t.Context(), "alice", "tool")
 		if err != nil {
@@ -445,7 +445,7 @@ func TestMemberWaitsAfterLateWork(t *testing.T) {
 		f, g := memory.NewFleet(), newGauge()
 		late := make(chan struct{})
 		first := true
-		a := join(t, f, task.Config{Limits: task.Limits{Tool: limitTo("tool", 1)}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		a := join(t, f, task.Options{Limits: task.Limits{Tool: limitTo("tool", 1)}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			if first {
 				first = false
 				<-late
@@ -493,7 +493,7 @@ func TestMembersHaveTurns(t *testing.T) {
 func TestUnknownPermitIsNotUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, g := memory.NewFleet(), newGauge()
-		a, store := joinRacing(t, f, task.Config{Limits: task.Limits{Tool: limitTo("tool", 2)}}, g.lasts("a", time.Minute))
+		a, store := joinRacing(t, f, task.Options{Limits: task.Limits{Tool: limitTo("tool", 2)}}, g.lasts("a", time.Minute))
 		b := gauged(t, f, g, 2, time.Hour)
 		a.create(t, nil)
 		first := a.create(t, nil)
@@ -518,7 +518,7 @@ func TestUnknownPermitIsNotUsed(t *testing.T) {
 func TestPermitsAreUsedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, g := memory.NewFleet(), newGauge()
-		m, store := joinRacing(t, f, task.Config{Limits: task.Limits{Tool: limitTo("tool", 3)}}, g.lasts("work", time.Second))
+		m, store := joinRacing(t, f, task.Options{Limits: task.Limits{Tool: limitTo("tool", 3)}}, g.lasts("work", time.Second))
 		reserved := 0
 		store.set(hooks{reserve: func() error { reserved++; return nil }})
 		for range 30 {
@@ -536,7 +536,7 @@ func TestLostReservations(t *testing.T) {
 		f, g := memory.NewFleet(), newGauge()
 		var members []*member
 		for i := range 3 {
-			m, store := joinRacing(t, f, task.Config{Limits: task.Limits{Tool: limitTo("tool", 3)}}, g.lasts("work", 300*time.Millisecond))
+			m, store := joinRacing(t, f, task.Options{Limits: task.Limits{Tool: limitTo("tool", 3)}}, g.lasts("work", 300*time.Millisecond))
 			n := i
 			var mu sync.Mutex
 			store.set(hooks{reserve: func() error {
@@ -570,7 +570,7 @@ func TestCallsDoNotWaitForTasks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := newManager(t, task.Config{Store: open(), Limits: task.Limits{Running: 1, Tool: limitTo("tool", 2)}})
+				m := newManager(t, task.Options{Store: open(), Limits: task.Limits{Running: 1, Tool: limitTo("tool", 2)}})
 				create(t, m, task.Request{Name: "other", Work: untilDone})
 				synctest.Wait()
 				for range 2 {
@@ -596,7 +596,7 @@ func TestLowerLimitHoldsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var limit atomic.Int64
 		limit.Store(3)
-		cfg := task.Config{Limits: task.Limits{Tool: func(string) int { return int(limit.Load()) }}}
+		cfg := task.Options{Limits: task.Limits{Tool: func(string) int { return int(limit.Load()) }}}
 		a := join(t, memory.NewFleet(), cfg, untilDone)
 		var releases []func()
 		for range 3 {
@@ -625,7 +625,7 @@ func TestLowerLimitHoldsAtOnce(t *testing.T) {
 func TestWaitingCallOutlastsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		cfg := task.Config{Limits: task.Limits{Tool: limitTo("tool", 1)}}
+		cfg := task.Options{Limits: task.Limits{Tool: limitTo("tool", 1)}}
 		a, b := join(t, f, cfg, untilDone), join(t, f, cfg, untilDone)
 		_, release, err := b.Internals(taskrules.Caller{}).Acquire(t.Context(), "alice", "tool")
 		if err != nil {
@@ -657,7 +657,7 @@ func TestEventsDuringJoin(t *testing.T) {
 			e.Shared("tool tool")
 			e.Offered("id")
 		}})
-		m := newManager(t, task.Config{Store: store, Limits: task.Limits{Tool: limitTo("tool", 1)}})
+		m := newManager(t, task.Options{Store: store, Limits: task.Limits{Tool: limitTo("tool", 1)}})
 		if _, _, err := m.Internals(taskrules.Caller{}).Acquire(t.Context(), "alice", "tool"); err != nil {
 			t.Error(err)
 		}
@@ -681,7 +681,7 @@ func TestNothingStartsAfterLease(t *testing.T) {
 				release()
 			}
 		}))
-		a := join(t, memory.NewFleet(), task.Config{Limits: task.Limits{Tool: limitTo("tool", 1)}, Logger: logger}, untilDone)
+		a := join(t, memory.NewFleet(), task.Options{Limits: task.Limits{Tool: limitTo("tool", 1)}, Logger: logger}, untilDone)
 		var err error
 		if _, release, err = a.Internals(taskrules.Caller{}).Acquire(t.Context(), "alice", "tool"); err != nil {
 			t.Fatal(err)
@@ -704,7 +704,7 @@ func TestNothingStartsAfterLease(t *testing.T) {
 func TestLateReservationGrantsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		cfg := task.Config{Limits: task.Limits{Tool: limitTo("tool", 1)}}
+		cfg := task.Options{Limits: task.Limits{Tool: limitTo("tool", 1)}}
 		a, store := joinRacing(t, f, cfg, untilDone)
 		b := join(t, f, cfg, untilDone)
 		late := once(func() {
@@ -730,7 +730,7 @@ func TestLateReservationGrantsNothing(t *testing.T) {
 func TestLateWorkGivesPermitBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		cfg := task.Config{Limits: task.Limits{Tool: limitTo("tool", 3)}}
+		cfg := task.Options{Limits: task.Limits{Tool: limitTo("tool", 3)}}
 		a, b := join(t, f, cfg, untilDone), join(t, f, cfg, untilDone)
 		var late []func()
 		for range 2 {
@@ -773,7 +773,7 @@ func TestLateWorkGivesPermitBack(t *testing.T) {
 func TestLateWorkCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		cfg := task.Config{Limits: task.Limits{Tool: limitTo("tool", 1)}}
+		cfg := task.Options{Limits: task.Limits{Tool: limitTo("tool", 1)}}
 		a, b := join(t, f, cfg, untilDone), join(t, f, cfg, untilDone)
 		_, late, err := a.Internals(taskrules.Caller{}).Acquire(t.Context(), "alice", "tool")
 		if err != nil {
@@ -795,7 +795,7 @@ func TestLateWorkCounts(t *testing.T) {
 func TestCallThatGivesUpDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		cfg := task.Config{Limits: task.Limits{Tool: limitTo("tool", 1)}}
+		cfg := task.Options{Limits: task.Limits{Tool: limitTo("tool", 1)}}
 		a := join(t, f, cfg, untilDone)
 		b, store := joinRacing(t, f, cfg, untilDone)
 		_, release, err := b.Internals(taskrules.Caller{}).Acquire(t.Context(), "alice", "tool")

@@ -104,14 +104,14 @@ func TestSignalOutlastsOutdatedJournal(t *testing.T) {
 				f := memory.NewFleet()
 				store := &cutOffStore{FleetStore: f.Store()}
 				faulty := &member{store: store.FleetStore, work: takes(2)}
-				cfg := task.Config{Store: store, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return faulty.run }}}
+				cfg := task.Options{Store: store, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return faulty.run }}}
 				if !taken {
 					cfg.Member.Tools = []string{} // the other member takes the signals
 				}
 				faulty.Manager = newManager(t, cfg)
 				synctest.Wait()
 				other := &member{store: f.Store(), work: takes(2)}
-				otherCfg := task.Config{Store: other.store, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return other.run }}}
+				otherCfg := task.Options{Store: other.store, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return other.run }}}
 				if taken {
 					otherCfg.Member.Tools = []string{}
 				}
@@ -148,7 +148,7 @@ func TestConcurrentSignalsOfTwoMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const each = 8
 		f := memory.NewFleet()
-		cfg := task.Config{Recovery: task.Recovery{ParkAfter: time.Second}}
+		cfg := task.Options{Recovery: task.Recovery{ParkAfter: time.Second}}
 		work := takes(2 * each)
 		a, b := join(t, f, cfg, work), join(t, f, cfg, work)
 		id := a.create(t, nil)
@@ -209,7 +209,7 @@ func TestCloseWaitsForChangesOfParkedTasks(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := memory.New()
 				var slow atomic.Bool
-				p := newParking(t, task.Config{Recovery: task.Recovery{ParkAfter: time.Second}, Store: faultstore.New(store, func(_ int, operation string) (f faultstore.Fault) {
+				p := newParking(t, task.Options{Recovery: task.Recovery{ParkAfter: time.Second}, Store: faultstore.New(store, func(_ int, operation string) (f faultstore.Fault) {
 					if operation == "Update" && slow.Load() {
 						f.Delay = time.Minute
 					}

@@ -185,7 +185,7 @@ func (m *Manager) begin(r *Record) {
 // toolVersion returns the version of a tool in this process.
 func (m *Manager) toolVersion(tool string) (version string) {
 	err := boundary.Run(func() error { version = m.cfg.Recovery.ToolVersion(tool); return nil })
-	boundary.Report(m.cfg.Logger, "Config.Recovery.ToolVersion panicked", err, "tool", tool)
+	boundary.Report(m.cfg.Logger, "Options.Recovery.ToolVersion panicked", err, "tool", tool)
 	return version
 }
 

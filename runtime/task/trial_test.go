@@ -34,7 +34,7 @@ func (m mortalProcess) die() { m.setError(errors.New("dead")) }
 // host runs processes that start again after they have died, over one store or in a fleet.
 type host struct {
 	t     *testing.T
-	cfg   task.Config
+	cfg   task.Options
 	store func() task.Store // of a new process
 
 	mu     sync.Mutex
@@ -161,7 +161,7 @@ func (h *host) status(id string) mcp.Task {
 // newProcessHost returns a host of one process.
 func newProcessHost(t *testing.T) *host {
 	store := memory.New()
-	h := &host{t: t, runs: map[string]int{}, cfg: task.Config{TTL: task.TTL{Max: 48 * time.Hour, Default: 48 * time.Hour}}}
+	h := &host{t: t, runs: map[string]int{}, cfg: task.Options{TTL: task.TTL{Max: 48 * time.Hour, Default: 48 * time.Hour}}}
 	h.store = func() task.Store { return mortalProcess{&failingStore{Store: store}} }
 	h.start()
 	return h
@@ -180,7 +180,7 @@ func (h *host) createHere(name string) string {
 
 func newFleetHost(t *testing.T, workers int) *host {
 	f := memory.NewFleet()
-	h := &host{t: t, runs: map[string]int{}, cfg: task.Config{Member: task.Member{Tools: []string{}}, TTL: task.TTL{Max: 48 * time.Hour, Default: 48 * time.Hour}}}
+	h := &host{t: t, runs: map[string]int{}, cfg: task.Options{Member: task.Member{Tools: []string{}}, TTL: task.TTL{Max: 48 * time.Hour, Default: 48 * time.Hour}}}
 	h.store = func() task.Store { return mortalMember{f.Store()} }
 	h.start() // the front end
 	h.cfg.Member.Tools = nil
@@ -297,7 +297,7 @@ func TestLostLeaseIsNoDeath(t *testing.T) {
 			var all []*member
 			var ids []string
 			for range members {
-				all = append(all, join(t, f, task.Config{TTL: task.TTL{Max: 48 * time.Hour, Default: 48 * time.Hour}}, work))
+				all = append(all, join(t, f, task.Options{TTL: task.TTL{Max: 48 * time.Hour, Default: 48 * time.Hour}}, work))
 			}
 			for _, m := range all {
 				ids = append(ids, m.create(t, nil), m.create(t, nil))
@@ -334,16 +334,16 @@ func TestVerdictWaitsForTheLostMember(t *testing.T) {
 	for _, back := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			f := memory.NewFleet()
-			a, b := join(t, f, task.Config{}, untilDone), join(t, f, task.Config{Member: task.Member{Tools: []string{}}}, nil)
+			a, b := join(t, f, task.Options{}, untilDone), join(t, f, task.Options{Member: task.Member{Tools: []string{}}}, nil)
 			id := a.create(t, nil)
 			a.cut(t)
-			c := join(t, f, task.Config{}, untilDone)
+			c := join(t, f, task.Options{}, untilDone)
 			time.Sleep(task.DefaultLease + time.Second)
 			if r := b.record(t, id); r.Phase != taskrules.PhaseTrial || r.Reruns != 1 {
 				t.Fatalf("phase %d, %d deaths", r.Phase, r.Reruns)
 			}
 			c.store.Cut()
-			d := join(t, f, task.Config{}, untilDone)
+			d := join(t, f, task.Options{}, untilDone)
 			time.Sleep(task.DefaultLease + time.Second)
 			if r := b.record(t, id); r.Phase != taskrules.PhaseDoomed || r.Reruns != 2 || d.runs.Load() != 0 {
 				t.Fatalf("phase %d, %d deaths", r.Phase, r.Reruns)
@@ -368,18 +368,18 @@ func TestVerdictWaitsForTheLostMember(t *testing.T) {
 // member of the trial is cut off.
 func doom(t *testing.T, f *memory.Fleet, work task.Work) (id string, front, lost, judge *member, store *racingStore) {
 	t.Helper()
-	a := join(t, f, task.Config{}, work)
-	front = join(t, f, task.Config{Member: task.Member{Tools: []string{}}}, nil)
+	a := join(t, f, task.Options{}, work)
+	front = join(t, f, task.Options{Member: task.Member{Tools: []string{}}}, nil)
 	id = a.create(t, nil)
 	synctest.Wait()
 	a.cut(t)
-	lost = join(t, f, task.Config{}, work)
+	lost = join(t, f, task.Options{}, work)
 	time.Sleep(task.DefaultLease + time.Second)
 	if r := front.record(t, id); r.Phase != taskrules.PhaseTrial {
 		t.Fatalf("phase %d", r.Phase)
 	}
 	lost.store.Cut()
-	judge, store = joinRacing(t, f, task.Config{}, work)
+	judge, store = joinRacing(t, f, task.Options{}, work)
 	time.Sleep(task.DefaultLease + time.Second)
 	if r := front.record(t, id); r.Phase != taskrules.PhaseDoomed || judge.runs.Load() != 0 {
 		t.Fatalf("phase %d, %d runs", r.Phase, judge.runs.Load())
@@ -447,13 +447,13 @@ func TestLateMemberDoesNotHideLaterDeath(t *testing.T) {
 
 func testLateMember(t *testing.T, grow func(ctx context.Context, run *task.Run) error) {
 	f := memory.NewFleet()
-	a, front := join(t, f, task.Config{}, untilDone), join(t, f, task.Config{Member: task.Member{Tools: []string{}}}, nil)
+	a, front := join(t, f, task.Options{}, untilDone), join(t, f, task.Options{Member: task.Member{Tools: []string{}}}, nil)
 	id := a.create(t, nil)
 	if err := front.Signal(t.Context(), id, "go", json.RawMessage(`1`)); err != nil {
 		t.Fatal(err)
 	}
 	a.store.Cut()
-	b := join(t, f, task.Config{}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+	b := join(t, f, task.Options{}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 		if err := grow(ctx, run); err != nil {
 			return nil, err
 		}
@@ -462,7 +462,7 @@ func testLateMember(t *testing.T, grow func(ctx context.Context, run *task.Run) 
 	time.Sleep(2 * task.DefaultLease)
 	b.store.Cut()
 	t.Cleanup(b.store.Heal)
-	c := join(t, f, task.Config{}, untilDone)
+	c := join(t, f, task.Options{}, untilDone)
 	time.Sleep(2 * task.DefaultLease)
 	a.store.Heal()
 	time.Sleep(2 * task.DefaultLease)
@@ -491,7 +491,7 @@ func TestTrialsRunAlone(t *testing.T) {
 			defer mu.Unlock()
 			log = append(log, fmt.Sprint(text, " ", time.Since(began).Round(time.Second)))
 		}
-		m := newManager(t, task.Config{Store: store, Recovery: task.Recovery{Recover: func(r task.Record) task.Work {
+		m := newManager(t, task.Options{Store: store, Recovery: task.Recovery{Recover: func(r task.Record) task.Work {
 			return func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 				note(r.Name)
 				switch r.Name {
@@ -538,7 +538,7 @@ func TestSuspectThatWaitsForRoomDelaysNoOtherWork(t *testing.T) {
 		}
 		lost.setError(errors.New("dead"))
 		g := newGauge()
-		m := newManager(t, task.Config{Store: store, Limits: task.Limits{Tool: limitTo("tool", 1)}, TTL: task.TTL{Default: 24 * time.Hour}, Recovery: task.Recovery{Recover: func(r task.Record) task.Work {
+		m := newManager(t, task.Options{Store: store, Limits: task.Limits{Tool: limitTo("tool", 1)}, TTL: task.TTL{Default: 24 * time.Hour}, Recovery: task.Recovery{Recover: func(r task.Record) task.Work {
 			return g.lasts(r.Name, 20*time.Minute)
 		}}})
 		time.Sleep(time.Minute)
@@ -569,8 +569,8 @@ func TestSuspectThatWaitsForRoomDelaysNoOtherWork(t *testing.T) {
 func TestParkedWorkIsNoSuspect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
-		a := join(t, f, task.Config{Recovery: task.Recovery{ParkAfter: time.Second}}, takes(1))
-		front := join(t, f, task.Config{Member: task.Member{Tools: []string{}}}, nil)
+		a := join(t, f, task.Options{Recovery: task.Recovery{ParkAfter: time.Second}}, takes(1))
+		front := join(t, f, task.Options{Member: task.Member{Tools: []string{}}}, nil)
 		id := a.create(t, nil)
 		time.Sleep(10 * time.Second)
 		if !front.record(t, id).Durable.Parked {
@@ -580,7 +580,7 @@ func TestParkedWorkIsNoSuspect(t *testing.T) {
 		if err := front.Signal(t.Context(), id, "go", json.RawMessage(`1`)); err != nil {
 			t.Fatal(err)
 		}
-		b := join(t, f, task.Config{}, untilDone)
+		b := join(t, f, task.Options{}, untilDone)
 		time.Sleep(task.DefaultLease + time.Second)
 		if r := front.record(t, id); r.Phase != taskrules.PhaseRunning || r.Reruns != 0 || len(r.Lost) != 0 || b.runs.Load() != 1 {
 			t.Errorf("phase %d, %d deaths, lost %v, %d runs", r.Phase, r.Reruns, r.Lost, b.runs.Load())

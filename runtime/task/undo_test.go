@@ -81,7 +81,7 @@ func TestCancelledTaskIsUndoneByHolder(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := memory.NewFleet()
 				b := &booking{then: then}
-				one, two := join(t, f, task.Config{}, b.work), join(t, f, task.Config{}, b.work)
+				one, two := join(t, f, task.Options{}, b.work), join(t, f, task.Options{}, b.work)
 				id := one.create(t, nil)
 				time.Sleep(2 * time.Minute)
 				result := make(chan task.Outcome, 1)
@@ -125,10 +125,10 @@ func TestOtherMemberUndoesTask(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					f := memory.NewFleet()
 					b := &booking{then: then}
-					one := join(t, f, task.Config{TTL: task.TTL{Default: 3 * time.Minute}}, b.work)
+					one := join(t, f, task.Options{TTL: task.TTL{Default: 3 * time.Minute}}, b.work)
 					id := one.create(t, nil)
 					time.Sleep(2 * time.Minute)
-					two := join(t, f, task.Config{}, b.work)
+					two := join(t, f, task.Options{}, b.work)
 					one.cut(t)
 					if fate == "cancelled" {
 						if _, err := two.Cancel(t.Context(), "alice", id, nil); err != nil {
@@ -157,7 +157,7 @@ func TestUndoWaitsForItsVersion(t *testing.T) {
 		b := &booking{}
 		ofVersion := func(version string) *member {
 			m := &member{store: f.Store(), work: b.work}
-			m.Manager = newManager(t, task.Config{
+			m.Manager = newManager(t, task.Options{
 				Store: m.store, TTL: task.TTL{Default: time.Hour}, Recovery: task.Recovery{
 					ToolVersion: func(string) string { return version },
 					Recover: func(r task.Record) task.Work {
@@ -210,7 +210,7 @@ func TestCancellationJustBeforeOutcomeIsUndone(t *testing.T) {
 			returned.Store(true)
 			return raw(`{}`), nil
 		}}
-		m = newManager(t, task.Config{Store: store, Updates: task.Updates{Quiet: true}, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return b.work }}})
+		m = newManager(t, task.Options{Store: store, Updates: task.Updates{Quiet: true}, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return b.work }}})
 		id := create(t, m, task.Request{Restartable: true, Work: b.work}).TaskID
 		synctest.Wait()
 		b.check(t, 1)
@@ -227,7 +227,7 @@ func TestCancellationJustBeforeOutcomeIsUndone(t *testing.T) {
 func TestSuccessBeforeCancellationIsNotUndone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &booking{then: returns(`{}`)}
-		m := newManager(t, task.Config{TTL: task.TTL{Default: time.Hour}, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return b.work }}})
+		m := newManager(t, task.Options{TTL: task.TTL{Default: time.Hour}, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return b.work }}})
 		id := create(t, m, task.Request{Restartable: true, Work: b.work}).TaskID
 		synctest.Wait()
 		if _, err := m.Cancel(t.Context(), "alice", id, nil); !errors.As(err, new(*task.MoveError)) {
@@ -257,7 +257,7 @@ func TestExpiredTaskIsUndone(t *testing.T) {
 			}
 			return b.work(ctx, run)
 		}
-		m := newManager(t, task.Config{Store: store, TTL: task.TTL{Default: time.Hour}, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return work }}})
+		m := newManager(t, task.Options{Store: store, TTL: task.TTL{Default: time.Hour}, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return work }}})
 		id := create(t, m, task.Request{Restartable: true, Work: work}).TaskID
 		begin := time.Now()
 		if _, err := m.Result(t.Context(), "alice", id, nil); !errors.Is(err, task.ErrExpired) || time.Since(begin) != time.Hour {
@@ -298,7 +298,7 @@ func TestWorkThatDoesNotComeToUndosRunsAgain(t *testing.T) {
 				result, err := b.work(ctx, run)
 				return result, err
 			}
-			cfg := task.Config{Store: memory.New(), TTL: task.TTL{Default: time.Hour}, Recovery: task.Recovery{Recover: func(task.Record) task.Work {
+			cfg := task.Options{Store: memory.New(), TTL: task.TTL{Default: time.Hour}, Recovery: task.Recovery{Recover: func(task.Record) task.Work {
 				if failsIn == "Recover" {
 					runs.Add(1)
 					if down.Load() {
@@ -339,7 +339,7 @@ func TestWorkThatNeverComesToUndosIsGivenUp(t *testing.T) {
 			}
 			return b.work(ctx, run)
 		}
-		m := newManager(t, task.Config{TTL: task.TTL{Default: 100 * time.Hour, Max: 100 * time.Hour}, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return work }}})
+		m := newManager(t, task.Options{TTL: task.TTL{Default: 100 * time.Hour, Max: 100 * time.Hour}, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return work }}})
 		id := create(t, m, task.Request{Restartable: true, Work: work}).TaskID
 		begin := time.Now()
 		out, err := m.Result(t.Context(), "alice", id, nil)
@@ -394,7 +394,7 @@ func TestUndoWhoseAcknowledgementIsLost(t *testing.T) {
 			}
 			return untilDone(ctx, run)
 		}
-		m := newManager(t, task.Config{Store: store, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return work }}})
+		m := newManager(t, task.Options{Store: store, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return work }}})
 		create(t, m, task.Request{Restartable: true, Work: work, Task: &mcp.TaskMetadata{TTL: new(int64(60_000))}})
 		time.Sleep(time.Hour)
 		if n := undone.Load(); n != 1 {

@@ -17,7 +17,7 @@ import (
 
 func TestWatchReportsWhatRequestorsSee(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, err := task.New(t.Context(), task.Config{Store: memory.New()})
+		m, err := task.New(t.Context(), task.Options{Store: memory.New()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -59,7 +59,7 @@ func TestInvalidAnswerFailsCallOfClient(t *testing.T) {
 					}
 					return strings.ReplaceAll(fault.answer, "ID", m.ID.String())
 				})
-				s, err := session.Connect(t.Context(), conn, nil, &session.Config{Timeouts: session.Timeouts{Request: -1}})
+				s, err := session.Connect(t.Context(), conn, nil, &session.Options{Timeouts: session.Timeouts{Request: -1}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -177,7 +177,7 @@ func TestInvalidAnswerFailsCallOfServer(t *testing.T) {
 					return nil, nil
 				}
 				c := open(t, func(conn transport.Conn) {
-					s := session.Serve(conn, &mcp.InitializeResult{}, &session.Config{Handler: handler, Timeouts: session.Timeouts{Request: -1}})
+					s := session.Serve(conn, &mcp.InitializeResult{}, &session.Options{Handler: handler, Timeouts: session.Timeouts{Request: -1}})
 					t.Cleanup(func() { s.Close() })
 				})
 				c.send(`{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}}`)

@@ -126,7 +126,7 @@ func protect(t *testing.T, issuer string, verifier auth.Verifier) *protectedServ
 		}
 		verifier = revoking{tokens, x}
 	}
-	p, err := auth.NewProtector(auth.Config{Resource: x.url, Issuers: []string{issuer}, Verifier: verifier, Scopes: []string{"mcp"}, CacheTTL: -1})
+	p, err := auth.NewProtector(auth.Options{Resource: x.url, Issuers: []string{issuer}, Verifier: verifier, Scopes: []string{"mcp"}, CacheTTL: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,11 +269,11 @@ func TestLoginAtOIDCProvider(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			x, u := protect(t, issuer, nil), &account{name: "ann"}
-			a, err := oauth.New(oauth.Config{User: loopback.Callback(redirectURI, u.login), Prover: test.prover})
+			a, err := oauth.New(oauth.Options{User: loopback.Callback(redirectURI, u.login), Prover: test.prover})
 			if err != nil {
 				t.Fatal(err)
 			}
-			c, err := client.Dial(t.Context(), x.url, &client.Options{Auth: a, Session: session.Config{Revisions: test.revisions}})
+			c, err := client.Dial(t.Context(), x.url, &client.Options{Auth: a, Session: session.Options{Revisions: test.revisions}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -317,7 +317,7 @@ func TestLoginThroughProxyAtOIDCProvider(t *testing.T) {
 	upstream := startProvider(t)
 	web := httptest.NewUnstartedServer(nil)
 	at := "http://" + web.Listener.Addr().String()
-	proxy, err := provider.New(provider.Config{
+	proxy, err := provider.New(provider.Options{
 		Issuer: at, Resource: at + "/mcp", Scopes: []string{"mcp"},
 		Upstream: provider.Upstream{
 			Metadata: auth.ServerMetadata{Issuer: upstream, AuthorizationEndpoint: upstream + "/auth", TokenEndpoint: upstream + "/token"},
@@ -331,7 +331,7 @@ func TestLoginThroughProxyAtOIDCProvider(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := auth.NewProtector(auth.Config{Resource: at + "/mcp", Issuers: []string{at}, Verifier: proxy, Scopes: []string{"mcp"}})
+	p, err := auth.NewProtector(auth.Options{Resource: at + "/mcp", Issuers: []string{at}, Verifier: proxy, Scopes: []string{"mcp"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -350,7 +350,7 @@ func TestLoginThroughProxyAtOIDCProvider(t *testing.T) {
 	defer web.CloseClientConnections()
 	defer handler.Close()
 	u := &account{name: "ann"}
-	a, err := oauth.New(oauth.Config{User: loopback.Callback(redirectURI, u.login)})
+	a, err := oauth.New(oauth.Options{User: loopback.Callback(redirectURI, u.login)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -387,7 +387,7 @@ func userInfo(ctx context.Context, issuer string, token auth.Secret) (subject st
 func TestClientCredentialsAtOIDCProvider(t *testing.T) {
 	issuer := startProvider(t)
 	x := protect(t, issuer, nil)
-	a, err := oauth.New(oauth.Config{
+	a, err := oauth.New(oauth.Options{
 		Grant:   machine.ClientCredentials(),
 		Clients: []oauth.Client{{Issuer: issuer, ID: "machine", Secret: auth.NewSecret("machine-secret")}},
 	})
@@ -422,7 +422,7 @@ func TestBrowserLogsInAtOIDCProvider(t *testing.T) {
 		}
 		return nil
 	}})
-	a, err := oauth.New(oauth.Config{User: agent})
+	a, err := oauth.New(oauth.Options{User: agent})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -552,7 +552,7 @@ func TestClientLogsInAtOfficialServer(t *testing.T) {
 	defer web.Close()
 	defer web.CloseClientConnections()
 	u := &account{name: "ann"}
-	a, err := oauth.New(oauth.Config{User: loopback.Callback(redirectURI, u.login)})
+	a, err := oauth.New(oauth.Options{User: loopback.Callback(redirectURI, u.login)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -574,7 +574,7 @@ func TestClientLogsInAtTypeScriptServer(t *testing.T) {
 	t.Setenv("ISSUER", issuer)
 	at, _ := serveTypeScript(t, "auth-server.mjs")
 	u := &account{name: "ann"}
-	a, err := oauth.New(oauth.Config{User: loopback.Callback(redirectURI, u.login)})
+	a, err := oauth.New(oauth.Options{User: loopback.Callback(redirectURI, u.login)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,7 +61,7 @@ func testClient(t *testing.T, conn transport.Conn) {
 	s, err := session.Connect(t.Context(), conn, &mcp.InitializeRequestParams{
 		Capabilities: mcp.ClientCapabilities{Sampling: &mcp.ClientCapabilitiesSampling{}},
 		ClientInfo:   mcp.Implementation{Name: "mcpwire", Version: "1"},
-	}, &session.Config{Limits: session.Limits{ProgressInterval: -1}, Revisions: both, Handler: sessiontest.ClientHandler(h, h)})
+	}, &session.Options{Limits: session.Limits{ProgressInterval: -1}, Revisions: both, Handler: sessiontest.ClientHandler(h, h)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func embedOptions() embed.Options {
 	atOnce := embed.Tool{Support: receiver.Support{After: -1}}
 	return embed.Options{
 		List:  true,
-		Tasks: task.Config{Store: memory.New(), TTL: task.TTL{Default: time.Minute}, Updates: task.Updates{Poll: 50 * time.Millisecond, Progress: -1}, Limits: task.Limits{PageSize: 2}},
+		Tasks: task.Options{Store: memory.New(), TTL: task.TTL{Default: time.Minute}, Updates: task.Updates{Poll: 50 * time.Millisecond, Progress: -1}, Limits: task.Limits{PageSize: 2}},
 		Tools: map[string]embed.Tool{
 			"quick": {Support: receiver.Support{After: time.Minute}},
 			"job":   {Support: receiver.Support{After: -1, Restartable: true}},

@@ -23,8 +23,8 @@ import (
 // newTaskServer returns a server with tools whose calls are tasks of the Tasks extension, except
 // for quick.
 func newTaskServer() *server.Server {
-	s := server.New("mcpwire", "1", &server.Config{
-		Tasks: task.Config{Store: memory.New(), TTL: task.TTL{Default: time.Minute}, Updates: task.Updates{Poll: 50 * time.Millisecond}, Recovery: task.Recovery{ParkAfter: 10 * time.Millisecond}},
+	s := server.New("mcpwire", "1", &server.Options{
+		Tasks: task.Options{Store: memory.New(), TTL: task.TTL{Default: time.Minute}, Updates: task.Updates{Poll: 50 * time.Millisecond}, Recovery: task.Recovery{ParkAfter: 10 * time.Millisecond}},
 	})
 	atOnce := func(restartable bool) server.ToolOption {
 		return server.Tasks(receiver.Support{Restartable: restartable, After: -1})

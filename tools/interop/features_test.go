@@ -80,7 +80,7 @@ func wait(ctx context.Context, g gates, event <-chan bool, text string) (string,
 // newServer returns a server of this module with the features. Nil revisions are those that a
 // server serves by default, with and without sessions. Calls that wait end with ctx.
 func newServer(ctx context.Context, revisions []mcp.Revision) *server.Server {
-	cfg := server.Config{Session: session.Config{Revisions: revisions}}
+	cfg := server.Options{Session: session.Options{Revisions: revisions}}
 	s := server.New("mcpwire", "1", &cfg)
 	g := newGates(ctx)
 	type none = struct{}
@@ -319,7 +319,7 @@ func clientOptions(revisions []mcp.Revision, seen changes) (*client.Options, err
 			CheckRoot: func(context.Context, mcp.Root) error { return nil },
 		},
 		Notifications: watcher{changes: seen},
-		Session:       session.Config{Revisions: revisions},
+		Session:       session.Options{Revisions: revisions},
 	}, nil
 }
 

@@ -57,9 +57,9 @@ func startFleetProcess(t *testing.T, servers *natstest.Cluster, name string, fro
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	cfg := &server.Config{
+	cfg := &server.Options{
 		Shared: server.Shared{Bus: jetstreamstore.NewBus(p.js.Conn(), "")}, Logger: slog.New(slog.DiscardHandler),
-		Tasks: task.Config{Store: store, Member: task.Member{Name: name, Lease: fleetLease}, Updates: task.Updates{Progress: -1}},
+		Tasks: task.Options{Store: store, Member: task.Member{Name: name, Lease: fleetLease}, Updates: task.Updates{Progress: -1}},
 	}
 	cfg.Session.Limits.ProgressInterval = -1
 	if front {

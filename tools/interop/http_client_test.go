@@ -158,7 +158,7 @@ func overHTTP(t *testing.T, serverURL string, revisions []mcp.Revision, lacks []
 	s, err := session.Connect(ctx, c, &mcp.InitializeRequestParams{
 		Capabilities: mcp.ClientCapabilities{Sampling: &mcp.ClientCapabilitiesSampling{}},
 		ClientInfo:   mcp.Implementation{Name: "mcpwire", Version: "1"},
-	}, &session.Config{Limits: session.Limits{ProgressInterval: -1}, Revisions: revisions, Handler: sessiontest.ClientHandler(&host{}, nil)})
+	}, &session.Options{Limits: session.Limits{ProgressInterval: -1}, Revisions: revisions, Handler: sessiontest.ClientHandler(&host{}, nil)})
 	if err != nil {
 		t.Fatal(err)
 	}

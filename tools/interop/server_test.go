@@ -30,7 +30,7 @@ func (t tools) serve(conn transport.Conn) error {
 		Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}, Logging: []byte(`{}`)},
 		ServerInfo:   mcp.Implementation{Name: "mcpwire", Version: "1"},
 		Instructions: new("Be nice."),
-	}, &session.Config{Limits: session.Limits{ProgressInterval: -1}, Handler: sessiontest.ServerHandler(t, nil)})
+	}, &session.Options{Limits: session.Limits{ProgressInterval: -1}, Handler: sessiontest.ServerHandler(t, nil)})
 	return s.Wait()
 }
 

@@ -93,7 +93,7 @@ func TestSkillsOfTypeScriptServer(t *testing.T) {
 	needSDK(t)
 	dir := writeTraps(t)
 	for rev, args := range map[mcp.Revision][]string{mcp.Revision20251125: {dir, "sessions"}, mcp.Revision20260728: {dir}} {
-		c, err := client.Command(t.Context(), node("skills-server.mjs", args...)(""), &client.Options{Session: session.Config{Revisions: []mcp.Revision{rev}}})
+		c, err := client.Command(t.Context(), node("skills-server.mjs", args...)(""), &client.Options{Session: session.Options{Revisions: []mcp.Revision{rev}}})
 		if err != nil {
 			t.Fatal(err)
 		}

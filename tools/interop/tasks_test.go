@@ -25,11 +25,11 @@ import (
 
 // serveTasks serves tools like those of typescript/tasks-server.mjs.
 func serveTasks(conn transport.Conn) error {
-	manager, err := task.New(context.Background(), task.Config{Store: memory.New(), Updates: task.Updates{Poll: 50 * time.Millisecond}, Limits: task.Limits{PageSize: 2}})
+	manager, err := task.New(context.Background(), task.Options{Store: memory.New(), Updates: task.Updates{Poll: 50 * time.Millisecond}, Limits: task.Limits{PageSize: 2}})
 	if err != nil {
 		return err
 	}
-	cfg := &session.Config{Limits: session.Limits{ProgressInterval: -1}}
+	cfg := &session.Options{Limits: session.Limits{ProgressInterval: -1}}
 	cfg.Handler = sessiontest.ServerHandler(&jobs{tasks: requestor.Attach(cfg)}, nil)
 	receiver.Attach(cfg, receiver.Options{Manager: manager})
 	s := session.Serve(conn, &mcp.InitializeResult{
@@ -153,9 +153,9 @@ func TestClientWithTypeScriptTasks(t *testing.T) {
 
 func testClientWithTasks(t *testing.T, conn transport.Conn) {
 	u := &user{asked: make(chan string, 1), reported: make(chan struct{})}
-	cfg := &session.Config{Limits: session.Limits{ProgressInterval: -1}, Handler: sessiontest.ClientHandler(u, nil)}
+	cfg := &session.Options{Limits: session.Limits{ProgressInterval: -1}, Handler: sessiontest.ClientHandler(u, nil)}
 	tasks := requestor.Attach(cfg)
-	manager, err := task.New(t.Context(), task.Config{Store: memory.New(), Updates: task.Updates{Poll: 50 * time.Millisecond}})
+	manager, err := task.New(t.Context(), task.Options{Store: memory.New(), Updates: task.Updates{Poll: 50 * time.Millisecond}})
 	if err != nil {
 		t.Fatal(err)
 	}

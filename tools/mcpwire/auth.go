@@ -188,7 +188,7 @@ func readSecret(name string) (auth.Secret, error) {
 
 // newAuthorizer returns an Authorizer that uses stored logins. Only -login uses the user agent.
 func (a *access) newAuthorizer(user oauth.UserAgent) (*oauth.Authorizer, error) {
-	c := oauth.Config{Scopes: a.scopes}
+	c := oauth.Options{Scopes: a.scopes}
 	switch dir, err := os.UserConfigDir(); {
 	case err == nil:
 		if c.Store, err = filestore.Open(filepath.Join(dir, "mcpwire", "credentials.json"), nil); err != nil {

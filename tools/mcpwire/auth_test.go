@@ -292,7 +292,7 @@ func protectedServer(t *testing.T, named bool) (link, issuer string, clients *at
 	if err != nil {
 		t.Fatal(err)
 	}
-	protector, err := auth.NewProtector(auth.Config{Resource: link, Issuers: []string{issuer}, Verifier: logins})
+	protector, err := auth.NewProtector(auth.Options{Resource: link, Issuers: []string{issuer}, Verifier: logins})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,7 @@ Example:
 				case len(args) == 0:
 					return usagef("missing REV=SCHEMA.json")
 				}
-				c := gen.Config{Package: *pkg, Strict: *strict}
+				c := gen.Options{Package: *pkg, Strict: *strict}
 				for _, arg := range args {
 					rev, file, ok := strings.Cut(arg, "=")
 					if !ok || rev == "" || file == "" {

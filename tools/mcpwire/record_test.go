@@ -309,7 +309,7 @@ func TestRecordBetweenAllTransports(t *testing.T) {
 			}
 			handles := make(chan *requestor.Handle[*mcp.CallToolResult], 1)
 			connect := func(name string) *client.Client {
-				o := &client.Options{Info: mcp.Implementation{Name: name, Version: "1"}, Session: session.Config{Revisions: session.Revisions()}}
+				o := &client.Options{Info: mcp.Implementation{Name: name, Version: "1"}, Session: session.Options{Revisions: session.Revisions()}}
 				o.Input.Fill = func(ctx context.Context, _ *client.FormRequest) (*mcp.ElicitResult, error) {
 					h := <-handles
 					if state, err := h.Refresh(ctx); err != nil || state.Status != mcp.TaskStatusInputRequired {

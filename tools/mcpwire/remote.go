@@ -174,7 +174,7 @@ func withoutSecrets(server string) string {
 func (r *remote) dial(ctx context.Context, server string) (*client.Client, error) {
 	o := &client.Options{
 		Info:    mcp.Implementation{Name: "mcpwire", Version: "1"},
-		Session: session.Config{Revisions: session.Revisions()}, // its commands use tasks and subscriptions of sessions
+		Session: session.Options{Revisions: session.Revisions()}, // its commands use tasks and subscriptions of sessions
 	}
 	if r.console.HasInput() { // without input the user cannot answer, so the client declares no elicitation
 		o.Input.Fill, o.Input.OpenURL = r.console.Fill, r.console.OpenURL

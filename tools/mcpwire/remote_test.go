@@ -62,7 +62,7 @@ func TestMain(m *testing.M) {
 
 func runServer(file string) error {
 	handler := (&fixture{ended: make(chan struct{})}).handle
-	manager, err := task.New(context.Background(), task.Config{
+	manager, err := task.New(context.Background(), task.Options{
 		Store: bolt.File(file), Recovery: task.Recovery{Recover: func(r task.Record) task.Work { return receiver.Work(handler, r) }},
 	})
 	if errors.Is(err, task.ErrLocked) {
@@ -81,7 +81,7 @@ func serveFixture(conn transport.Conn, handler session.Handler, manager *task.Ma
 	capabilities := mcp.ServerCapabilities{
 		Tools: new(mcp.ServerCapabilitiesTools), Resources: new(mcp.ServerCapabilitiesResources), Prompts: new(mcp.ServerCapabilitiesPrompts),
 	}
-	cfg := &session.Config{Handler: handler}
+	cfg := &session.Options{Handler: handler}
 	if manager != nil {
 		capabilities.Tasks = receiver.ServerCapabilities(true)
 		receiver.Attach(cfg, receiver.Options{Manager: manager, Support: func(_ context.Context, req *session.Request) (receiver.Support, error) {
@@ -421,7 +421,7 @@ $`, "^$"},
 		{"-json=false", "^done\n$", "^working\n 50 % step 1\n100 % step 2\ncompleted\n$"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			manager, err := task.New(t.Context(), task.Config{Store: memory.New()})
+			manager, err := task.New(t.Context(), task.Options{Store: memory.New()})
 			if err != nil {
 				t.Fatal(err)
 			}

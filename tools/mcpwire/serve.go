@@ -106,12 +106,12 @@ type service struct {
 
 func newService(ctx context.Context, store task.Store, overHTTP bool) (*service, error) {
 	module, _ := build()
-	cfg, disconnect := session.Config{Principal: "local"}, func(context.Context) bool { return false }
+	cfg, disconnect := session.Options{Principal: "local"}, func(context.Context) bool { return false }
 	if overHTTP {
-		cfg, disconnect = session.Config{}, streamable.Disconnect
+		cfg, disconnect = session.Options{}, streamable.Disconnect
 	}
 	history := debugpage.NewHistory(0)
-	server, err := everything.New(module, store, task.Config{Hooks: task.Hooks{Audit: history.Add}}, cfg, disconnect)
+	server, err := everything.New(module, store, task.Options{Hooks: task.Hooks{Audit: history.Add}}, cfg, disconnect)
 	if err == nil {
 		err = server.Start(ctx)
 	}
@@ -209,7 +209,7 @@ func (v *service) serveTrial(ctx context.Context, s streams, address string, app
 	if err != nil {
 		return err
 	}
-	protector, err := auth.NewProtector(auth.Config{
+	protector, err := auth.NewProtector(auth.Options{
 		Resource: resource, Issuers: []string{issuer}, Verifier: logins, Scopes: []string{scopeRead},
 		Metadata: auth.ResourceMetadata{ScopesSupported: []string{scopeRead, everything.ScopeWrite}},
 	})

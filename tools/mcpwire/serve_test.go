@@ -27,7 +27,7 @@ func TestServeOverStdioAndHTTP(t *testing.T) {
 	if text, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	options := &client.Options{Info: mcp.Implementation{Name: "test", Version: "1"}, Session: session.Config{Revisions: session.Revisions()}}
+	options := &client.Options{Info: mcp.Implementation{Name: "test", Version: "1"}, Session: session.Options{Revisions: session.Revisions()}}
 	t.Run("stdio", func(t *testing.T) {
 		store := filepath.Join(t.TempDir(), "tasks")
 		c, err := client.Command(t.Context(), stdio.Command{Path: binary, Args: []string{"serve", "-store", store}}, options)
@@ -103,7 +103,7 @@ func TestServeDebugPage(t *testing.T) {
 	}()
 	page := strings.TrimPrefix(line(t, errs), "tasks at ")
 	c, err := client.Dial(ctx, strings.TrimPrefix(line(t, r), "serving at "), &client.Options{
-		Info: mcp.Implementation{Name: "test", Version: "1"}, Session: session.Config{Revisions: session.Revisions()},
+		Info: mcp.Implementation{Name: "test", Version: "1"}, Session: session.Options{Revisions: session.Revisions()},
 	})
 	if err != nil {
 		t.Fatal(err)

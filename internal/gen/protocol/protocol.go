@@ -41,7 +41,7 @@ func Generate() ([]Package, error) {
 	if err != nil {
 		return nil, err
 	}
-	core := gen.Config{
+	core := gen.Options{
 		Package: "mcp",
 		Path:    module + "mcp",
 		Doc: "defines Go types for the params and results of all messages of the Model Context Protocol, in one package " +
@@ -68,7 +68,7 @@ func Generate() ([]Package, error) {
 	}
 	packages := []Package{{"mcp", mcp}}
 	for _, e := range extensions {
-		ext := gen.Config{
+		ext := gen.Options{
 			Package: e.name,
 			Path:    module + "mcp/ext/" + e.name,
 			Doc: "defines Go types for the messages of the " + e.title + " extension (io.modelcontextprotocol/" + e.name +

@@ -18,7 +18,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	protector, err := auth.NewProtector(auth.Config{
+	protector, err := auth.NewProtector(auth.Options{
 		Resource: "https://mcp.example.com/mcp",
 		Issuers:  []string{"https://login.example.com"},
 		Verifier: verifier,

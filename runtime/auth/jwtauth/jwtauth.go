@@ -2,7 +2,7 @@
 // of their issuer. It also verifies DPoP proofs (RFC 9449).
 //
 //	verifier, err := jwtauth.New("https://as.example.com", nil)
-//	protector, err := auth.NewProtector(auth.Config{
+//	protector, err := auth.NewProtector(auth.Options{
 //		Resource: "https://mcp.example.com/mcp",
 //		Issuers:  []string{"https://as.example.com"},
 //		Verifier: verifier,

@@ -17,7 +17,7 @@ import (
 // protected returns a handler behind a Protector, and the counter of the requests that it served.
 func protected(t *testing.T, v jwtauth.Verifier) (http.Handler, *int) {
 	t.Helper()
-	p, err := auth.NewProtector(auth.Config{Resource: "https://mcp.example.com/mcp", Issuers: []string{issuerURL}, Verifier: v})
+	p, err := auth.NewProtector(auth.Options{Resource: "https://mcp.example.com/mcp", Issuers: []string{issuerURL}, Verifier: v})
 	if err != nil {
 		t.Fatal(err)
 	}

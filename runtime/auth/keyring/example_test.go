@@ -24,5 +24,5 @@ func ExampleKey() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	var _ oauth.Store = store // of oauth.Config
+	var _ oauth.Store = store // of oauth.Options
 }

@@ -24,7 +24,7 @@ func TestLoginWithBrowser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	protector, err := auth.NewProtector(auth.Config{Resource: web.URL + "/mcp", Issuers: []string{web.URL + "/auth"}, Verifier: logins, Scopes: []string{"read"}})
+	protector, err := auth.NewProtector(auth.Options{Resource: web.URL + "/mcp", Issuers: []string{web.URL + "/auth"}, Verifier: logins, Scopes: []string{"read"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestLoginWithBrowser(t *testing.T) {
 		opened <- resp.Request.URL.Path
 		return nil
 	}})
-	a, err := oauth.New(oauth.Config{User: user})
+	a, err := oauth.New(oauth.Options{User: user})
 	if err != nil {
 		t.Fatal(err)
 	}

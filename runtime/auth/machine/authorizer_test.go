@@ -86,7 +86,7 @@ func call(ctx context.Context, a *oauth.Authorizer) (*http.Request, error) {
 	return req, a.Authorize(req, op)
 }
 
-func authorizer(t *testing.T, n *network, c oauth.Config, client oauth.Client) *oauth.Authorizer {
+func authorizer(t *testing.T, n *network, c oauth.Options, client oauth.Client) *oauth.Authorizer {
 	t.Helper()
 	client.Issuer, client.ID = issuerURL, "robot"
 	c.Clients, c.HTTP = []oauth.Client{client}, &http.Client{Transport: n}
@@ -106,14 +106,14 @@ func workload(text string) oauth.Grant {
 func TestCredentialsStayAtConfiguredIssuers(t *testing.T) {
 	for name, grant := range map[string]oauth.Grant{
 		"workload": workload("planted-assertion"),
-		"enterprise": machine.Enterprise(machine.EnterpriseConfig{
+		"enterprise": machine.Enterprise(machine.EnterpriseOptions{
 			TokenEndpoint: "https://idp.example.com/token", Client: oauth.Client{ID: "at-the-idp"},
 			IDToken: func(context.Context) (auth.Secret, error) { return auth.NewSecret("planted-assertion"), nil },
 		}),
 		"client credentials": machine.ClientCredentials(),
 	} {
 		n := &network{metadata: `,"registration_endpoint":"` + issuerURL + `/register","client_id_metadata_document_supported":true`}
-		a, err := oauth.New(oauth.Config{
+		a, err := oauth.New(oauth.Options{
 			Grant: grant, HTTP: &http.Client{Transport: n}, ClientIDURL: "https://app.example.com/client.json",
 			Clients: []oauth.Client{{Issuer: "https://login.example.com", ID: "robot", Secret: auth.NewSecret("planted-secret")}},
 		})
@@ -135,7 +135,7 @@ func TestAssertionIsSentToItsRecipient(t *testing.T) {
 		grant := machine.WorkloadIdentity(func(context.Context, string) (auth.Secret, error) {
 			return auth.NewSecret("planted-assertion").For(audience), nil
 		})
-		_, err := authorizer(t, n, oauth.Config{Grant: grant}, oauth.Client{}).Token(t.Context(), serverURL)
+		_, err := authorizer(t, n, oauth.Options{Grant: grant}, oauth.Client{}).Token(t.Context(), serverURL)
 		if ok != (err == nil) || !ok && (!errors.Is(err, auth.ErrRecipient) || len(n.requests) != 0) {
 			t.Errorf("for %s: %v, %d requests", audience, err, len(n.requests))
 		}
@@ -160,7 +160,7 @@ func TestErrorOmitsSecretsOfTheRequest(t *testing.T) {
 				text, _ := json.Marshal(map[string]string{"error": "invalid_request", "error_description": quote(r)})
 				return http.StatusUnauthorized, string(text)
 			}}
-			a := authorizer(t, n, oauth.Config{Grant: workload("planted/assertion")}, oauth.Client{Secret: auth.NewSecret("planted/secret"), Method: method})
+			a := authorizer(t, n, oauth.Options{Grant: workload("planted/assertion")}, oauth.Client{Secret: auth.NewSecret("planted/secret"), Method: method})
 			_, err := a.Token(t.Context(), serverURL)
 			encoded := base64.StdEncoding.EncodeToString([]byte("robot:planted%2Fsecret"))
 			if text := fmt.Sprint(err); !strings.Contains(text, "invalid_request") || strings.Contains(text, "planted") || strings.Contains(text, encoded) {
@@ -188,7 +188,7 @@ func TestGrantsWorkInAnAuthorizer(t *testing.T) {
 				"assertion=assertion&client_id=robot&grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer"},
 		} {
 			n := &network{metadata: c.metadata}
-			req, err := call(t.Context(), authorizer(t, n, oauth.Config{Grant: c.grant}, c.client))
+			req, err := call(t.Context(), authorizer(t, n, oauth.Options{Grant: c.grant}, c.client))
 			if err != nil || req.Header.Get("Authorization") != "Bearer access" || len(n.requests) != 1 {
 				t.Errorf("%s: %v, %v, %d token requests", c.name, req, err, len(n.requests))
 				continue
@@ -212,7 +212,7 @@ func TestRefusedWorkloadIsNotRepeated(t *testing.T) {
 	for _, code := range []string{"invalid_grant", "invalid_scope", "unauthorized_client", "invalid_client"} {
 		synctest.Test(t, func(t *testing.T) {
 			n := &network{token: func(posted) (int, string) { return http.StatusUnauthorized, `{"error":"` + code + `"}` }}
-			a := authorizer(t, n, oauth.Config{Grant: workload("planted-assertion")}, oauth.Client{})
+			a := authorizer(t, n, oauth.Options{Grant: workload("planted-assertion")}, oauth.Client{})
 			for range 3 { // the delay after the failure prevents further requests
 				_, err := call(t.Context(), a)
 				if err == nil || !strings.Contains(err.Error(), code) || strings.Contains(err.Error(), "planted") {
@@ -235,7 +235,7 @@ func TestDPoPWithANonceOfTheIssuer(t *testing.T) {
 			}
 			return http.StatusOK, `{"access_token":"access","token_type":"DPoP"}`
 		}
-		a := authorizer(t, n, oauth.Config{Grant: machine.ClientCredentials(), Prover: machine.DPoP(nil)}, oauth.Client{Secret: auth.NewSecret("hunter2")})
+		a := authorizer(t, n, oauth.Options{Grant: machine.ClientCredentials(), Prover: machine.DPoP(nil)}, oauth.Client{Secret: auth.NewSecret("hunter2")})
 		req, err := call(t.Context(), a)
 		if err != nil || len(n.requests) != 2 || req.Header.Get("Authorization") != "DPoP access" {
 			t.Fatalf("%v, %v, %d token requests", req, err, len(n.requests))

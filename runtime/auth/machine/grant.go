@@ -43,8 +43,8 @@ func ClientCredentials() oauth.Grant {
 	})
 }
 
-// EnterpriseConfig configures Enterprise.
-type EnterpriseConfig struct {
+// EnterpriseOptions configures Enterprise.
+type EnterpriseOptions struct {
 	IDP           string // issuer of the identity provider; required if Client.Auth is set, as the audience of its assertions
 	TokenEndpoint string // of the identity provider; required
 	// Client is the registration at the identity provider, which differs from the one at the
@@ -59,7 +59,7 @@ type EnterpriseConfig struct {
 // Enterprise returns the grant for enterprise-managed authorization. It exchanges an ID token at
 // the identity provider for an Identity Assertion JWT Authorization Grant (RFC 8693). Then it
 // exchanges that assertion at the authorization server for an access token (RFC 7523).
-func Enterprise(c EnterpriseConfig) oauth.Grant {
+func Enterprise(c EnterpriseOptions) oauth.Grant {
 	return grant(func(ctx context.Context, t *oauth.Target) (*oauth.Token, error) {
 		assertion, err := c.assertion(ctx, t)
 		if err != nil {
@@ -69,7 +69,7 @@ func Enterprise(c EnterpriseConfig) oauth.Grant {
 	})
 }
 
-func (c *EnterpriseConfig) assertion(ctx context.Context, t *oauth.Target) (auth.Secret, error) {
+func (c *EnterpriseOptions) assertion(ctx context.Context, t *oauth.Target) (auth.Secret, error) {
 	if c.TokenEndpoint == "" {
 		return auth.Secret{}, errors.New("no TokenEndpoint")
 	}
@@ -128,7 +128,7 @@ func reveal(form url.Values, name string, secret auth.Secret, endpoint string) e
 }
 
 // authenticate adds the client authentication for the identity provider.
-func (c *EnterpriseConfig) authenticate(ctx context.Context, form url.Values, header http.Header) error {
+func (c *EnterpriseOptions) authenticate(ctx context.Context, form url.Values, header http.Header) error {
 	client := &c.Client
 	method := client.Auth
 	switch {
@@ -151,8 +151,8 @@ func (c *EnterpriseConfig) authenticate(ctx context.Context, form url.Values, he
 // (RFC 7523, section 2.1). assertion returns the token that the platform of the workload has issued
 // for an audience, which is the issuer of the authorization server; it must be safe for concurrent
 // use. Each flow calls it once and sends one request. A failure is not retried, because a second
-// attempt would fail as well. The token goes only to issuers for which oauth.Config.Clients has a
-// client, or for which oauth.Config.AskClient returns one.
+// attempt would fail as well. The token goes only to issuers for which oauth.Options.Clients has a
+// client, or for which oauth.Options.AskClient returns one.
 func WorkloadIdentity(assertion func(ctx context.Context, audience string) (auth.Secret, error)) oauth.Grant {
 	return grant(func(ctx context.Context, t *oauth.Target) (*oauth.Token, error) {
 		token, err := assertion(ctx, t.Metadata.Issuer)

@@ -252,7 +252,7 @@ func TestClientCredentialsNeedAnAuthenticatedClient(t *testing.T) {
 }
 
 func TestGrantsNeedAClientAndNoUser(t *testing.T) {
-	for _, g := range []oauth.Grant{machine.ClientCredentials(), machine.Enterprise(machine.EnterpriseConfig{}), machine.WorkloadIdentity(nil)} {
+	for _, g := range []oauth.Grant{machine.ClientCredentials(), machine.Enterprise(machine.EnterpriseOptions{}), machine.WorkloadIdentity(nil)} {
 		if g.NeedsUser() || !g.NeedsClient() {
 			t.Errorf("%T: NeedsUser %v, NeedsClient %v", g, g.NeedsUser(), g.NeedsClient())
 		}
@@ -292,7 +292,7 @@ func TestEnterpriseExchangesIDTokenForAccessToken(t *testing.T) {
 			"access_token": "id-jag", "token_type": "N_A", "issued_token_type": "urn:ietf:params:oauth:token-type:id-jag",
 		})
 		as := newTokenServer(t, granted)
-		g := machine.Enterprise(machine.EnterpriseConfig{
+		g := machine.Enterprise(machine.EnterpriseOptions{
 			IDP: "https://idp.example.com", TokenEndpoint: idp.url, Client: c.client,
 			IDToken: func(context.Context) (auth.Secret, error) { return auth.NewSecret("id-token"), nil },
 		})
@@ -328,23 +328,23 @@ func TestEnterpriseStopsAtTheFirstFailure(t *testing.T) {
 	key, _ := newKey(t, "")
 	for _, c := range []struct {
 		want   string
-		config machine.EnterpriseConfig
+		config machine.EnterpriseOptions
 		status int
 		answer map[string]any
 	}{
-		{"no TokenEndpoint", machine.EnterpriseConfig{Client: oauth.Client{ID: "desk"}, IDToken: idToken}, 0, nil},
-		{"no IDToken", machine.EnterpriseConfig{Client: oauth.Client{ID: "desk"}, TokenEndpoint: "idp"}, 0, nil},
-		{"no Client.ID", machine.EnterpriseConfig{TokenEndpoint: "idp", IDToken: idToken}, 0, nil},
-		{"no IDP", machine.EnterpriseConfig{Client: oauth.Client{ID: "desk", Auth: machine.PrivateKeyJWT(key)}, TokenEndpoint: "idp", IDToken: idToken}, 0, nil},
-		{"logged out", machine.EnterpriseConfig{Client: oauth.Client{ID: "desk"}, TokenEndpoint: "idp",
+		{"no TokenEndpoint", machine.EnterpriseOptions{Client: oauth.Client{ID: "desk"}, IDToken: idToken}, 0, nil},
+		{"no IDToken", machine.EnterpriseOptions{Client: oauth.Client{ID: "desk"}, TokenEndpoint: "idp"}, 0, nil},
+		{"no Client.ID", machine.EnterpriseOptions{TokenEndpoint: "idp", IDToken: idToken}, 0, nil},
+		{"no IDP", machine.EnterpriseOptions{Client: oauth.Client{ID: "desk", Auth: machine.PrivateKeyJWT(key)}, TokenEndpoint: "idp", IDToken: idToken}, 0, nil},
+		{"logged out", machine.EnterpriseOptions{Client: oauth.Client{ID: "desk"}, TokenEndpoint: "idp",
 			IDToken: func(context.Context) (auth.Secret, error) { return auth.Secret{}, errors.New("logged out") }}, 0, nil},
-		{"ID token is empty", machine.EnterpriseConfig{Client: oauth.Client{ID: "desk"}, TokenEndpoint: "idp",
+		{"ID token is empty", machine.EnterpriseOptions{Client: oauth.Client{ID: "desk"}, TokenEndpoint: "idp",
 			IDToken: func(context.Context) (auth.Secret, error) { return auth.Secret{}, nil }}, 0, nil},
-		{"invalid_grant", machine.EnterpriseConfig{Client: oauth.Client{ID: "desk"}, TokenEndpoint: "idp", IDToken: idToken},
+		{"invalid_grant", machine.EnterpriseOptions{Client: oauth.Client{ID: "desk"}, TokenEndpoint: "idp", IDToken: idToken},
 			400, map[string]any{"error": "invalid_grant"}},
-		{"issued token type", machine.EnterpriseConfig{Client: oauth.Client{ID: "desk"}, TokenEndpoint: "idp", IDToken: idToken},
+		{"issued token type", machine.EnterpriseOptions{Client: oauth.Client{ID: "desk"}, TokenEndpoint: "idp", IDToken: idToken},
 			200, map[string]any{"access_token": "planted", "issued_token_type": "urn:ietf:params:oauth:token-type:access_token"}},
-		{"no token in the response", machine.EnterpriseConfig{Client: oauth.Client{ID: "desk"}, TokenEndpoint: "idp", IDToken: idToken},
+		{"no token in the response", machine.EnterpriseOptions{Client: oauth.Client{ID: "desk"}, TokenEndpoint: "idp", IDToken: idToken},
 			200, map[string]any{"issued_token_type": "urn:ietf:params:oauth:token-type:id-jag"}},
 	} {
 		idp, as := newTokenServer(t, c.answer), newTokenServer(t, granted)
@@ -500,7 +500,7 @@ func TestKeysAndSecretsAreNotPrinted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := machine.EnterpriseConfig{Client: oauth.Client{Secret: auth.NewSecret("planted"), Auth: machine.PrivateKeyJWT(key)}}
+	config := machine.EnterpriseOptions{Client: oauth.Client{Secret: auth.NewSecret("planted"), Auth: machine.PrivateKeyJWT(key)}}
 	var out strings.Builder
 	for _, value := range []any{key, *key, machine.PrivateKeyJWT(key), machine.DPoP(key), config, machine.Enterprise(config)} {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x"} {

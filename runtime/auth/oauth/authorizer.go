@@ -54,7 +54,7 @@ func (a *Authorizer) sign(req *http.Request, t *grantedToken) error {
 		return nil
 	}
 	if a.config.Prover == nil {
-		return errors.New("oauth: stored DPoP token: Config.Prover is needed")
+		return errors.New("oauth: stored DPoP token: Options.Prover is needed")
 	}
 	u := *req.URL
 	u.RawQuery, u.Fragment, u.User = "", "", nil

@@ -13,7 +13,7 @@ import (
 )
 
 // stored returns the stored registration at the issuer of the flow. It returns nil if there is no
-// valid registration, or if Config names another client for this issuer.
+// valid registration, or if Options names another client for this issuer.
 func (f *flow) stored(ctx context.Context) (*Client, error) {
 	c, m := f.s.a.config, f.endpoints.metadata
 	for _, known := range c.Clients {
@@ -97,7 +97,7 @@ func (f *flow) client(ctx context.Context, old binding, redirectURI string) (*Cl
 	return f.askClient(ctx)
 }
 
-// askClient returns the client of Config.AskClient.
+// askClient returns the client of Options.AskClient.
 func (f *flow) askClient(ctx context.Context) (*Client, error) {
 	c, m := f.s.a.config, f.endpoints.metadata
 	if c.AskClient != nil {
@@ -130,7 +130,7 @@ func (f *flow) unregister(ctx context.Context) error {
 	return f.s.store().Delete(ctx, clientKey(f.endpoints.metadata.Issuer))
 }
 
-// registeredBefore returns the configured client for the issuer of the flow, or nil if Config has
+// registeredBefore returns the configured client for the issuer of the flow, or nil if Options has
 // no such client. It fails if the server has changed its issuer and the configured client belongs
 // to the old one: credentials must not be sent to another issuer.
 func (f *flow) registeredBefore(ctx context.Context, old binding) (*Client, error) {
@@ -166,7 +166,7 @@ func (c Client) at(issuer string) Client {
 }
 
 // names reports whether the caller has named an issuer, and so trusts it.
-func (c *Config) names(issuer string) bool {
+func (c *Options) names(issuer string) bool {
 	return issuer != "" && (issuer == c.Issuer || slices.ContainsFunc(c.Clients, func(known Client) bool { return known.Issuer == issuer }))
 }
 

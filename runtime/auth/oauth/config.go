@@ -18,8 +18,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/auth/internal/fetch"
 )
 
-// Config configures an Authorizer. The zero value uses stored tokens only.
-type Config struct {
+// Options configures an Authorizer. The zero value uses stored tokens only.
+type Options struct {
 	User  UserAgent // how the user authorizes; nil: only stored tokens and grants without a user are used
 	Grant Grant     // nil: the authorization code grant with User
 
@@ -61,7 +61,7 @@ type Config struct {
 }
 
 // Network lists the addresses that may be reached in addition to public addresses and the hosts
-// that the caller has named. The named hosts are those of the MCP servers and of Config.Issuer. If
+// that the caller has named. The named hosts are those of the MCP servers and of Options.Issuer. If
 // one of them is a loopback address, all loopback addresses may be reached.
 type Network struct {
 	AllowPrivate bool           // all addresses
@@ -72,7 +72,7 @@ type Network struct {
 // for concurrent use. One Authorizer can be used for any number of servers. Concurrent requests to
 // a server share one flow.
 type Authorizer struct {
-	config    *Config
+	config    *Options
 	principal string
 	shared    *shared
 }
@@ -101,7 +101,7 @@ type cachedIssuer struct {
 }
 
 // New returns an Authorizer. It fails if the configuration is invalid.
-func New(c Config) (*Authorizer, error) {
+func New(c Options) (*Authorizer, error) {
 	c.Clients = slices.Clone(c.Clients)
 	c.Scopes = slices.Clone(c.Scopes)
 	if c.Store == nil {

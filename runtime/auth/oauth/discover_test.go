@@ -37,7 +37,7 @@ func TestResourceMetadataIsLookedUpInOrder(t *testing.T) {
 		{"root", "", root, []string{path, root}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			w := newWorld(t, func(w *world, _ *oauth.Config) {
+			w := newWorld(t, func(w *world, _ *oauth.Options) {
 				w.resource.Documents = map[string]map[string]any{test.at: w.resource.Document()}
 				if test.advertised != "" {
 					w.resource.Challenge = `resource_metadata="https://mcp.example` + test.advertised + `"`
@@ -50,7 +50,7 @@ func TestResourceMetadataIsLookedUpInOrder(t *testing.T) {
 		})
 	}
 	t.Run("only where it is advertised", func(t *testing.T) {
-		w := newWorld(t, func(w *world, _ *oauth.Config) {
+		w := newWorld(t, func(w *world, _ *oauth.Options) {
 			w.resource.Challenge = `resource_metadata="https://mcp.example` + custom + `"`
 		})
 		if _, err := w.call(); err == nil || !strings.Contains(err.Error(), custom+": status 401") {
@@ -71,7 +71,7 @@ func TestServerMetadataIsLookedUpInOrder(t *testing.T) {
 	} {
 		for i, at := range order {
 			t.Run(issuer+at, func(t *testing.T) {
-				w := newWorld(t, func(w *world, _ *oauth.Config) {
+				w := newWorld(t, func(w *world, _ *oauth.Options) {
 					w.as = mockas.NewServer(issuer)
 					w.as.Documents = map[string]map[string]any{at: w.as.Document()}
 					w.resource.Servers = []*mockas.Server{w.as}
@@ -90,7 +90,7 @@ func TestServerMetadataIsLookedUpInOrder(t *testing.T) {
 // Proves M-AUTH-05.
 func TestServerMetadataOfAnotherIssuerIsDiscarded(t *testing.T) {
 	for _, claimed := range []string{"https://honest.example", "https://as.example/", "HTTPS://as.example", ""} {
-		w := newWorld(t, func(w *world, _ *oauth.Config) {
+		w := newWorld(t, func(w *world, _ *oauth.Options) {
 			w.document()["issuer"] = claimed
 			w.as.Documents["/.well-known/openid-configuration"] = w.as.Document()
 		})
@@ -129,7 +129,7 @@ func TestResourceIsThePublishedOne(t *testing.T) {
 		{"none", serverURL, "", root + "/mcp", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			w := newWorld(t, func(w *world, _ *oauth.Config) {
+			w := newWorld(t, func(w *world, _ *oauth.Options) {
 				document := w.resource.Document()
 				document["resource"] = test.published
 				at := test.at
@@ -161,13 +161,13 @@ func TestResourceIsThePublishedOne(t *testing.T) {
 }
 
 func TestServerWithoutMetadataNeedsAnIssuer(t *testing.T) {
-	without := func(w *world, _ *oauth.Config) { clear(w.resource.Documents) }
+	without := func(w *world, _ *oauth.Options) { clear(w.resource.Documents) }
 	w := newWorld(t, without)
 	_, err := w.call()
 	if err == nil || !strings.Contains(err.Error(), "/.well-known/oauth-protected-resource/mcp: status 404") || !strings.Contains(err.Error(), "Config.Issuer") {
 		t.Errorf("call: %v", err)
 	}
-	w = newWorld(t, func(w *world, c *oauth.Config) {
+	w = newWorld(t, func(w *world, c *oauth.Options) {
 		without(w, c)
 		c.Issuer = issuer
 	})
@@ -178,8 +178,8 @@ func TestServerWithoutMetadataNeedsAnIssuer(t *testing.T) {
 }
 
 func TestIssuerIsChosen(t *testing.T) {
-	configure := func(choose func(list []string) (string, error)) func(*world, *oauth.Config) {
-		return func(w *world, c *oauth.Config) {
+	configure := func(choose func(list []string) (string, error)) func(*world, *oauth.Options) {
+		return func(w *world, c *oauth.Options) {
 			other := mockas.NewServer("https://other.example")
 			w.network.Handle("other.example", other)
 			w.resource.Servers = []*mockas.Server{other, w.as}
@@ -219,7 +219,7 @@ func TestIssuerIsChosen(t *testing.T) {
 func TestEndpointsWithoutTLSAreRefused(t *testing.T) {
 	for _, member := range []string{"authorization_endpoint", "token_endpoint", "registration_endpoint"} {
 		for _, endpoint := range []string{"http://as.example/x", "http://127.0.0.1/x", "https://127.0.0.1/x", "javascript:alert(1)", "https://user@as.example/x"} {
-			w := newWorld(t, func(w *world, _ *oauth.Config) { w.document()[member] = endpoint })
+			w := newWorld(t, func(w *world, _ *oauth.Options) { w.document()[member] = endpoint })
 			_, err := w.call()
 			if err == nil || !strings.Contains(err.Error(), "not allowed") {
 				t.Errorf("%s %s: %v", member, endpoint, err)
@@ -230,7 +230,7 @@ func TestEndpointsWithoutTLSAreRefused(t *testing.T) {
 		}
 	}
 	t.Run("issuer", func(t *testing.T) {
-		w := newWorld(t, func(w *world, _ *oauth.Config) {
+		w := newWorld(t, func(w *world, _ *oauth.Options) {
 			w.resource.Documents["/.well-known/oauth-protected-resource/mcp"]["authorization_servers"] = []string{"http://as.example"}
 		})
 		if _, err := w.call(); err == nil || len(gets(w.network, "as.example")) != 0 {
@@ -242,7 +242,7 @@ func TestEndpointsWithoutTLSAreRefused(t *testing.T) {
 		as := mockas.NewServer("http://localhost:2")
 		network.Handle("localhost:2", as)
 		network.Handle("127.0.0.1:1", mockas.NewResource("http://127.0.0.1:1/mcp", as))
-		a, err := oauth.New(oauth.Config{User: &mockas.Browser{Network: network}, HTTP: network.Client()})
+		a, err := oauth.New(oauth.Options{User: &mockas.Browser{Network: network}, HTTP: network.Client()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -47,8 +47,8 @@ func jwkOf(t *testing.T, r mockas.Request) string {
 
 // newBoundWorld is a world whose tokens are bound to keys, with nonces of the token endpoint and of
 // the server; "" demands no nonce.
-func newBoundWorld(t *testing.T, tokenNonce, serverNonce string, configure func(*world, *oauth.Config)) *world {
-	return newWorld(t, func(w *world, c *oauth.Config) {
+func newBoundWorld(t *testing.T, tokenNonce, serverNonce string, configure func(*world, *oauth.Options)) *world {
+	return newWorld(t, func(w *world, c *oauth.Options) {
 		c.Prover = machine.DPoP(nil)
 		w.document()["dpop_signing_alg_values_supported"] = []string{"ES256"}
 		w.as.Override("/token", func(rw http.ResponseWriter, r *http.Request) {
@@ -138,7 +138,7 @@ func TestBoundTokens(t *testing.T) {
 }
 
 func TestNonceRetriesAreLimited(t *testing.T) {
-	w := newBoundWorld(t, "n1", "", func(w *world, _ *oauth.Config) {
+	w := newBoundWorld(t, "n1", "", func(w *world, _ *oauth.Options) {
 		n := 0
 		w.as.Override("/token", func(rw http.ResponseWriter, r *http.Request) {
 			n++
@@ -189,9 +189,9 @@ func TestRepeatedNonceIsARejection(t *testing.T) {
 
 func TestBoundTokenIsNotSentAsBearer(t *testing.T) {
 	store := oauth.NewMemory()
-	w := newBoundWorld(t, "", "", func(_ *world, c *oauth.Config) { c.Store = store })
+	w := newBoundWorld(t, "", "", func(_ *world, c *oauth.Options) { c.Store = store })
 	w.mustCall()
-	a, err := oauth.New(oauth.Config{Store: store, HTTP: w.network.Client()})
+	a, err := oauth.New(oauth.Options{Store: store, HTTP: w.network.Client()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func TestBoundTokenIsNotSentAsBearer(t *testing.T) {
 
 func TestBearerTokenIsRefusedIfDPoPIsRequired(t *testing.T) {
 	for _, required := range []bool{false, true} {
-		w := newWorld(t, func(w *world, c *oauth.Config) { c.Prover, c.RequireDPoP = machine.DPoP(nil), required })
+		w := newWorld(t, func(w *world, c *oauth.Options) { c.Prover, c.RequireDPoP = machine.DPoP(nil), required })
 		_, err := w.call()
 		if required != (err != nil && strings.Contains(err.Error(), "RequireDPoP")) || !required && err != nil {
 			t.Errorf("required %v: %v", required, err)
@@ -220,7 +220,7 @@ func TestBearerTokenIsRefusedIfDPoPIsRequired(t *testing.T) {
 // expires.
 func TestBoundTokenIsReplacedByABoundToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newBoundWorld(t, "", "", func(w *world, c *oauth.Config) {
+		w := newBoundWorld(t, "", "", func(w *world, c *oauth.Options) {
 			delete(w.document(), "dpop_signing_alg_values_supported") // the challenge of the server says it
 			w.as.AddClient("machine", "")
 			w.as.NoRefresh, w.as.Lifetime = true, 600

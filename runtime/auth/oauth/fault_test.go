@@ -153,7 +153,7 @@ func TestFailedFlowIsReportedAndDelayed(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log bytes.Buffer
-				w := newWorld(t, func(w *world, c *oauth.Config) {
+				w := newWorld(t, func(w *world, c *oauth.Options) {
 					w.as.AddClient("mine", "sesame-secret")
 					c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 				})
@@ -213,7 +213,7 @@ func TestFailedRefreshKeepsTheTokens(t *testing.T) {
 	}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, func(w *world, _ *oauth.Config) { w.as.Lifetime = 3600 })
+				w := newWorld(t, func(w *world, _ *oauth.Options) { w.as.Lifetime = 3600 })
 				w.mustCall()
 				w.network.Clear()
 				w.as.Override("/token", fault)
@@ -249,7 +249,7 @@ func TestFailedRefreshKeepsTheTokens(t *testing.T) {
 // used when it comes.
 func TestSlowRefreshDoesNotDelayRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(w *world, _ *oauth.Config) { w.as.Lifetime = 3600 })
+		w := newWorld(t, func(w *world, _ *oauth.Options) { w.as.Lifetime = 3600 })
 		w.mustCall()
 		proceed := make(chan struct{})
 		w.as.Override("/token", func(rw http.ResponseWriter, r *http.Request) {
@@ -346,7 +346,7 @@ func TestUnreachableServerIsAskedOnce(t *testing.T) {
 
 func TestUserIsNotAskedAgainImmediatelyAfterDenial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(w *world, _ *oauth.Config) {
+		w := newWorld(t, func(w *world, _ *oauth.Options) {
 			w.browser.Answer = func(v url.Values) { v.Set("error", "access_denied") }
 		})
 		if _, err := w.call(); !errors.Is(err, oauth.ErrDenied) {
@@ -369,7 +369,7 @@ func TestUserIsNotAskedAgainImmediatelyAfterDenial(t *testing.T) {
 
 func TestFailedUserAgentIsNotRestartedImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(w *world, _ *oauth.Config) { w.browser.Refuse = errors.New("the window was closed") })
+		w := newWorld(t, func(w *world, _ *oauth.Options) { w.browser.Refuse = errors.New("the window was closed") })
 		for range 3 {
 			var failed *oauth.Error
 			if _, err := w.call(); !errors.As(err, &failed) || errors.Is(err, oauth.ErrBackoff) || time.Until(failed.Retry) != 30*time.Second {
@@ -405,7 +405,7 @@ func TestFlowsAreLimited(t *testing.T) {
 }
 
 func TestConfigIsChecked(t *testing.T) {
-	for name, c := range map[string]oauth.Config{
+	for name, c := range map[string]oauth.Options{
 		"client without issuer":    {Clients: []oauth.Client{{ID: "a"}}},
 		"client without id":        {Clients: []oauth.Client{{Issuer: issuer}}},
 		"DPoP without a prover":    {RequireDPoP: true},
@@ -419,7 +419,7 @@ func TestConfigIsChecked(t *testing.T) {
 			t.Errorf("%s: New succeeds", name)
 		}
 	}
-	if _, err := oauth.New(oauth.Config{Issuer: "http://localhost:1", Clients: []oauth.Client{{Issuer: "*", ID: "a", Secret: auth.NewSecret("x")}}}); err != nil {
+	if _, err := oauth.New(oauth.Options{Issuer: "http://localhost:1", Clients: []oauth.Client{{Issuer: "*", ID: "a", Secret: auth.NewSecret("x")}}}); err != nil {
 		t.Error(err)
 	}
 }

@@ -132,7 +132,7 @@ func (f *flow) discover(ctx context.Context) (old binding, err error) {
 		m, err = discoverResource(ctx, s.fetch, s.url, advertised)
 		if errors.Is(err, errNoMetadata) {
 			if s.a.config.Issuer == "" {
-				return old, fmt.Errorf("%w: set Config.Issuer for a server without metadata", err)
+				return old, fmt.Errorf("%w: set Options.Issuer for a server without metadata", err)
 			}
 			m, err = &auth.ResourceMetadata{Resource: s.canonical, AuthorizationServers: []string{s.a.config.Issuer}}, nil
 		}
@@ -284,7 +284,7 @@ func (f *flow) authorize(ctx context.Context, old binding) error {
 	s, c := f.s, f.s.a.config
 	if s.a.quiet() && !c.Grant.NeedsClient() && !c.names(f.binding.Issuer) {
 		// Such a grant may present a credential, and the server has named the issuer.
-		return fmt.Errorf("%w: a grant without a user is only used at the issuers of Config", ErrIssuer)
+		return fmt.Errorf("%w: a grant without a user is only used at the issuers of Options", ErrIssuer)
 	}
 	e, err := f.endpoint(ctx, f.binding)
 	if err != nil {
@@ -323,7 +323,7 @@ func (f *flow) authorize(ctx context.Context, old binding) error {
 		return err
 	}
 	if c.RequireDPoP && t.Type != "DPoP" {
-		return errors.New("the authorization server issued a bearer token, but Config.RequireDPoP is set")
+		return errors.New("the authorization server issued a bearer token, but Options.RequireDPoP is set")
 	}
 	f.binding.Scopes = e.scopes
 	unlock, err := s.store().Lock(ctx, s.serverKey())
@@ -416,7 +416,7 @@ func (f *flow) checkMixUp() error {
 		return nil
 	}
 	return fmt.Errorf("%w: the authorization endpoint is at %s, the token endpoint at %s, and responses do not name their issuer; "+
-		"to trust the issuer, name it in Config", ErrIssuer, fetch.Printable(authorization.Host), fetch.Printable(token.Host))
+		"to trust the issuer, name it in Options", ErrIssuer, fetch.Printable(authorization.Host), fetch.Printable(token.Host))
 }
 
 // askUser sends the user to the authorization endpoint and redeems the code.

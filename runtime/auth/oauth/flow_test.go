@@ -33,14 +33,14 @@ type world struct {
 	a        *oauth.Authorizer
 }
 
-func newWorld(t testing.TB, configure func(*world, *oauth.Config)) *world {
+func newWorld(t testing.TB, configure func(*world, *oauth.Options)) *world {
 	t.Helper()
 	w := &world{t: t, network: &mockas.Network{}, as: mockas.NewServer(issuer)}
 	w.resource = mockas.NewResource(serverURL, w.as)
 	w.browser = &mockas.Browser{Network: w.network}
 	w.network.Handle("as.example", w.as)
 	w.network.Handle("mcp.example", w.resource)
-	c := oauth.Config{User: w.browser, HTTP: w.network.Client()}
+	c := oauth.Options{User: w.browser, HTTP: w.network.Client()}
 	if configure != nil {
 		configure(w, &c)
 	}
@@ -163,7 +163,7 @@ func TestNoFlowWithoutPKCE(t *testing.T) {
 	for name, offered := range map[string]any{"missing": nil, "plain": []string{"plain"}, "empty": []string{}} {
 		for _, document := range []string{"oauth-authorization-server", "openid-configuration"} {
 			t.Run(name+" in "+document, func(t *testing.T) {
-				w := newWorld(t, func(w *world, _ *oauth.Config) {
+				w := newWorld(t, func(w *world, _ *oauth.Options) {
 					metadata := w.as.Document()
 					metadata["code_challenge_methods_supported"] = offered
 					w.as.Documents = map[string]map[string]any{"/.well-known/" + document: metadata}
@@ -207,7 +207,7 @@ func TestScopesOfTheFirstFlow(t *testing.T) {
 		{name: "offline access not offered", supported: []string{"a", "offline_access"}, of: []string{"a"}, want: "a"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			w := newWorld(t, func(w *world, c *oauth.Config) {
+			w := newWorld(t, func(w *world, c *oauth.Options) {
 				w.resource.Need = test.need
 				if test.supported != nil {
 					w.resource.Documents["/.well-known/oauth-protected-resource/mcp"]["scopes_supported"] = test.supported
@@ -250,7 +250,7 @@ func TestIssuerOfResponseIsChecked(t *testing.T) {
 	} {
 		for _, refused := range []bool{false, true} {
 			t.Run(test.name, func(t *testing.T) {
-				w := newWorld(t, func(w *world, _ *oauth.Config) {
+				w := newWorld(t, func(w *world, _ *oauth.Options) {
 					w.document()["authorization_response_iss_parameter_supported"] = test.advertised
 					w.browser.Answer = func(v url.Values) {
 						delete(v, "iss")
@@ -294,12 +294,12 @@ func TestResponsesWithWrongStateAreRejected(t *testing.T) {
 		"twice":           func(v url.Values) { v.Add("state", v.Get("state")) },
 		"wrong and error": func(v url.Values) { v.Set("state", "x"); v.Set("error", "access_denied") },
 	} {
-		w := newWorld(t, func(w *world, _ *oauth.Config) { w.browser.Answer = change })
+		w := newWorld(t, func(w *world, _ *oauth.Options) { w.browser.Answer = change })
 		if _, err := w.call(); err == nil || !strings.Contains(err.Error(), "has no state, or a wrong one") || errors.Is(err, oauth.ErrDenied) || len(w.network.Requests("POST https://as.example/token")) != 0 {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	w := newWorld(t, func(w *world, _ *oauth.Config) { w.browser.Answer = func(v url.Values) { v.Add("code", "another") } })
+	w := newWorld(t, func(w *world, _ *oauth.Options) { w.browser.Answer = func(v url.Values) { v.Add("code", "another") } })
 	if _, err := w.call(); err == nil || len(w.network.Requests("POST https://as.example/token")) != 0 {
 		t.Errorf("two codes: %v", err)
 	}
@@ -307,7 +307,7 @@ func TestResponsesWithWrongStateAreRejected(t *testing.T) {
 
 // Proves AUTH-24 and AUTH-07.
 func TestStepUp(t *testing.T) {
-	w := newWorld(t, func(w *world, _ *oauth.Config) {
+	w := newWorld(t, func(w *world, _ *oauth.Options) {
 		w.resource.Need = []string{"basic"}
 		w.resource.Documents["/.well-known/oauth-protected-resource/mcp"]["scopes_supported"] = []string{"profile"}
 	})

@@ -493,7 +493,7 @@ func (a asserting) Token(ctx context.Context, t *oauth.Target) (*oauth.Token, er
 
 // authorizers returns Authorizers that share the store.
 func (w *hostileWorld) authorizers() []*oauth.Authorizer {
-	c := oauth.Config{HTTP: &http.Client{Transport: w}, Store: w.store}
+	c := oauth.Options{HTTP: &http.Client{Transport: w}, Store: w.store}
 	var hosts []string
 	for _, p := range w.honest {
 		if p.named {

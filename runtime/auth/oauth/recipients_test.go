@@ -17,9 +17,9 @@ import (
 )
 
 // second returns another Authorizer with the store of w, as another process has it.
-func (w *world) second(store oauth.Store, configure func(*oauth.Config)) *oauth.Authorizer {
+func (w *world) second(store oauth.Store, configure func(*oauth.Options)) *oauth.Authorizer {
 	w.t.Helper()
-	c := oauth.Config{User: w.browser, HTTP: w.network.Client(), Store: store}
+	c := oauth.Options{User: w.browser, HTTP: w.network.Client(), Store: store}
 	if configure != nil {
 		configure(&c)
 	}
@@ -35,7 +35,7 @@ func (w *world) second(store oauth.Store, configure func(*oauth.Config)) *oauth.
 func TestRefreshTokenStaysAtItsIssuer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, other := oauth.NewMemory(), mockas.NewServer("https://new.example")
-		w := newWorld(t, func(w *world, c *oauth.Config) {
+		w := newWorld(t, func(w *world, c *oauth.Options) {
 			c.Store, w.as.Lifetime, other.Lifetime = store, 600, 600
 			w.network.Handle("new.example", other)
 		})
@@ -64,12 +64,12 @@ func TestRefreshTokenStaysAtItsIssuer(t *testing.T) {
 func TestLogoutIsKeptByOtherProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := oauth.NewMemory()
-		w := newWorld(t, func(w *world, c *oauth.Config) {
+		w := newWorld(t, func(w *world, c *oauth.Options) {
 			c.Store, w.as.Lifetime = store, 600
 			delete(w.document(), "revocation_endpoint")
 		})
 		w.mustCall()
-		second := w.second(store, func(c *oauth.Config) { c.User = nil })
+		second := w.second(store, func(c *oauth.Options) { c.User = nil })
 		if _, err := second.Token(t.Context(), serverURL); err != nil {
 			t.Fatal(err)
 		}
@@ -96,9 +96,9 @@ func TestLogoutIsKeptByOtherProcesses(t *testing.T) {
 func TestLogoutWaitsForRefreshOfOtherProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := oauth.NewMemory()
-		w := newWorld(t, func(w *world, c *oauth.Config) { c.Store, w.as.Lifetime = store, 600 })
+		w := newWorld(t, func(w *world, c *oauth.Options) { c.Store, w.as.Lifetime = store, 600 })
 		w.mustCall()
-		second := w.second(store, func(c *oauth.Config) { c.User = nil })
+		second := w.second(store, func(c *oauth.Options) { c.User = nil })
 		if _, err := second.Token(t.Context(), serverURL); err != nil {
 			t.Fatal(err)
 		}
@@ -150,7 +150,7 @@ func TestCodeStaysAtItsIssuer(t *testing.T) {
 		{"promised, without iss", false, true},
 		{"promised, with iss", true, true},
 	} {
-		w := newWorld(t, func(w *world, _ *oauth.Config) {
+		w := newWorld(t, func(w *world, _ *oauth.Options) {
 			mixUp(w, c.iss)
 			w.document()["authorization_response_iss_parameter_supported"] = c.promised
 		})
@@ -168,11 +168,11 @@ func TestCodeStaysAtItsIssuer(t *testing.T) {
 
 // An issuer that the caller has named may have endpoints at several origins.
 func TestEndpointsOfNamedIssuerMayHaveSeveralOrigins(t *testing.T) {
-	for name, configure := range map[string]func(*oauth.Config){
-		"client": func(c *oauth.Config) { c.Clients = []oauth.Client{{Issuer: issuer, ID: "registered"}} },
-		"issuer": func(c *oauth.Config) { c.Issuer = issuer },
+	for name, configure := range map[string]func(*oauth.Options){
+		"client": func(c *oauth.Options) { c.Clients = []oauth.Client{{Issuer: issuer, ID: "registered"}} },
+		"issuer": func(c *oauth.Options) { c.Issuer = issuer },
 	} {
-		w := newWorld(t, func(w *world, c *oauth.Config) {
+		w := newWorld(t, func(w *world, c *oauth.Options) {
 			w.as.AddClient("registered", "")
 			w.network.Handle("pages.example", w.as)
 			w.document()["authorization_endpoint"] = "https://pages.example/authorize"
@@ -198,7 +198,7 @@ func TestTokensStayAtTheEndpointThatIssuedThem(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, func(w *world, c *oauth.Config) {
+				w := newWorld(t, func(w *world, c *oauth.Options) {
 					w.as.Lifetime = 3600
 					w.network.Handle("evil.example", http.NotFoundHandler())
 				})
@@ -227,7 +227,7 @@ func TestSecretOfBoundClientStaysAtItsIssuer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, evil := oauth.NewMemory(), mockas.NewServer("https://evil.example")
 		const otherURL = "https://other.example/mcp"
-		w := newWorld(t, func(w *world, c *oauth.Config) {
+		w := newWorld(t, func(w *world, c *oauth.Options) {
 			c.Store = store
 			w.as.AddClient("robot", "hunter2")
 			w.as.Methods = []string{"client_secret_post"}
@@ -244,7 +244,7 @@ func TestSecretOfBoundClientStaysAtItsIssuer(t *testing.T) {
 		if err := w.a.Login(t.Context(), otherURL); err != nil {
 			t.Fatal(err)
 		}
-		second := w.second(store, func(c *oauth.Config) {
+		second := w.second(store, func(c *oauth.Options) {
 			c.Clients = []oauth.Client{{Issuer: "*", ID: "robot", Secret: auth.NewSecret("hunter2")}}
 		})
 		if err := second.Login(t.Context(), serverURL); err != nil {
@@ -263,26 +263,26 @@ func TestSecretOfBoundClientStaysAtItsIssuer(t *testing.T) {
 }
 
 func TestGrantWithoutUserNeedsConfiguredIssuer(t *testing.T) {
-	for name, configure := range map[string]func(*world, *oauth.Config){
-		"no configuration": func(*world, *oauth.Config) {},
-		"registration":     func(_ *world, c *oauth.Config) { c.Registration.ClientName = "robot" },
-		"metadata document": func(w *world, c *oauth.Config) {
+	for name, configure := range map[string]func(*world, *oauth.Options){
+		"no configuration": func(*world, *oauth.Options) {},
+		"registration":     func(_ *world, c *oauth.Options) { c.Registration.ClientName = "robot" },
+		"metadata document": func(w *world, c *oauth.Options) {
 			w.document()["client_id_metadata_document_supported"] = true
 			c.ClientIDURL = "https://app.example/client.json"
 		},
-		"client of another": func(_ *world, c *oauth.Config) {
+		"client of another": func(_ *world, c *oauth.Options) {
 			c.Clients = []oauth.Client{{Issuer: "https://login.example", ID: "robot"}}
 		},
-		"issuer of another": func(_ *world, c *oauth.Config) { c.Issuer = "https://login.example" },
-		"stored registration": func(w *world, c *oauth.Config) {
+		"issuer of another": func(_ *world, c *oauth.Options) { c.Issuer = "https://login.example" },
+		"stored registration": func(w *world, c *oauth.Options) {
 			c.Store = oauth.NewMemory()
 			if err := c.Store.Put(w.t.Context(), oauth.Key{Kind: "client", Issuer: issuer}, []byte(`{"client_id":"robot"}`)); err != nil {
 				w.t.Fatal(err)
 			}
 		},
-		"no client": func(_ *world, c *oauth.Config) { c.Grant = clientlessGrant{} },
+		"no client": func(_ *world, c *oauth.Options) { c.Grant = clientlessGrant{} },
 	} {
-		w := newWorld(t, func(w *world, c *oauth.Config) {
+		w := newWorld(t, func(w *world, c *oauth.Options) {
 			c.User, c.Grant = nil, clientCredentials{}
 			configure(w, c)
 		})
@@ -293,7 +293,7 @@ func TestGrantWithoutUserNeedsConfiguredIssuer(t *testing.T) {
 			t.Errorf("%s: the issuer gets %s", name, got[0].Body)
 		}
 	}
-	if _, err := oauth.New(oauth.Config{Grant: clientCredentials{}, Clients: []oauth.Client{{Issuer: "*", ID: "robot"}}}); err == nil {
+	if _, err := oauth.New(oauth.Options{Grant: clientCredentials{}, Clients: []oauth.Client{{Issuer: "*", ID: "robot"}}}); err == nil {
 		t.Error("a grant without a user accepts a client of any issuer")
 	}
 }
@@ -304,7 +304,7 @@ type clientlessGrant struct{ clientCredentials }
 func (clientlessGrant) NeedsClient() bool { return false }
 
 func TestGrantWithoutUserPrefersConfiguredIssuer(t *testing.T) {
-	w := newWorld(t, func(w *world, c *oauth.Config) {
+	w := newWorld(t, func(w *world, c *oauth.Options) {
 		w.as.AddClient("robot", "")
 		w.resource.Documents["/.well-known/oauth-protected-resource/mcp"]["authorization_servers"] = []string{"https://evil.example", issuer}
 		c.User, c.Grant, c.Clients = nil, clientCredentials{}, []oauth.Client{{Issuer: issuer, ID: "robot"}}
@@ -317,7 +317,7 @@ func TestGrantWithoutUserPrefersConfiguredIssuer(t *testing.T) {
 
 func TestAskedClientIsUsedWithoutUser(t *testing.T) {
 	asked := ""
-	w := newWorld(t, func(w *world, c *oauth.Config) {
+	w := newWorld(t, func(w *world, c *oauth.Options) {
 		w.as.AddClient("robot", "")
 		c.User, c.Grant = nil, clientCredentials{}
 		c.AskClient = func(_ context.Context, issuer string) (*oauth.Client, error) {

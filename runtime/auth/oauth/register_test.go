@@ -21,7 +21,7 @@ const clientIDURL = "https://client.example/client.json"
 
 // Proves AUTH-11, AUTH-12 and AUTH-14.
 func TestClientIsTheFirstThatApplies(t *testing.T) {
-	all := func(w *world, c *oauth.Config) {
+	all := func(w *world, c *oauth.Options) {
 		w.document()["client_id_metadata_document_supported"] = true
 		w.as.AddClient("registered", "")
 		w.as.AddClient("asked", "")
@@ -31,25 +31,25 @@ func TestClientIsTheFirstThatApplies(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name   string
-		change func(*world, *oauth.Config)
+		change func(*world, *oauth.Options)
 		want   string // a prefix
 	}{
-		{"registered beforehand", func(*world, *oauth.Config) {}, "registered"},
-		{"document", func(_ *world, c *oauth.Config) { c.Clients = nil }, clientIDURL},
-		{"no support for documents", func(w *world, c *oauth.Config) {
+		{"registered beforehand", func(*world, *oauth.Options) {}, "registered"},
+		{"document", func(_ *world, c *oauth.Options) { c.Clients = nil }, clientIDURL},
+		{"no support for documents", func(w *world, c *oauth.Options) {
 			c.Clients = nil
 			delete(w.document(), "client_id_metadata_document_supported")
 		}, "client-"},
-		{"no document", func(_ *world, c *oauth.Config) { c.Clients, c.ClientIDURL = nil, "" }, "client-"},
-		{"no dynamic registration", func(w *world, c *oauth.Config) {
+		{"no document", func(_ *world, c *oauth.Options) { c.Clients, c.ClientIDURL = nil, "" }, "client-"},
+		{"no dynamic registration", func(w *world, c *oauth.Options) {
 			c.Clients, c.ClientIDURL = nil, ""
 			delete(w.document(), "registration_endpoint")
 		}, "asked"},
-		{"dynamic registration off", func(_ *world, c *oauth.Config) { c.Clients, c.ClientIDURL, c.NoRegistration = nil, "", true }, "asked"},
-		{"any issuer", func(_ *world, c *oauth.Config) { c.Clients = []oauth.Client{{Issuer: "*", ID: "registered"}} }, "registered"},
+		{"dynamic registration off", func(_ *world, c *oauth.Options) { c.Clients, c.ClientIDURL, c.NoRegistration = nil, "", true }, "asked"},
+		{"any issuer", func(_ *world, c *oauth.Options) { c.Clients = []oauth.Client{{Issuer: "*", ID: "registered"}} }, "registered"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			w := newWorld(t, func(w *world, c *oauth.Config) { all(w, c); test.change(w, c) })
+			w := newWorld(t, func(w *world, c *oauth.Options) { all(w, c); test.change(w, c) })
 			w.mustCall()
 			got := w.network.Requests("GET https://as.example/authorize")[0].Form.Get("client_id")
 			registered := len(w.network.Requests("POST https://as.example/register"))
@@ -58,7 +58,7 @@ func TestClientIsTheFirstThatApplies(t *testing.T) {
 			}
 		})
 	}
-	w := newWorld(t, func(w *world, c *oauth.Config) {
+	w := newWorld(t, func(w *world, c *oauth.Options) {
 		c.Clients = []oauth.Client{{Issuer: "https://other.example", ID: "other"}}
 		c.NoRegistration = true
 	})
@@ -70,7 +70,7 @@ func TestClientIsTheFirstThatApplies(t *testing.T) {
 // Proves M-AUTH-09.
 func TestRegistrationGivesTheApplicationType(t *testing.T) {
 	for callback, want := range map[string]string{"http://127.0.0.1:7/callback": "native", "http://localhost:7/": "native", "https://app.example/callback": "web"} {
-		w := newWorld(t, func(w *world, _ *oauth.Config) { w.browser.Callback = callback })
+		w := newWorld(t, func(w *world, _ *oauth.Options) { w.browser.Callback = callback })
 		w.mustCall()
 		var sent map[string]any
 		if err := json.Unmarshal([]byte(w.network.Requests("POST https://as.example/register")[0].Body), &sent); err != nil {
@@ -84,7 +84,7 @@ func TestRegistrationGivesTheApplicationType(t *testing.T) {
 
 func TestRegistrationIsStored(t *testing.T) {
 	store := oauth.NewMemory()
-	use := func(w *world, c *oauth.Config) { c.Store = store }
+	use := func(w *world, c *oauth.Options) { c.Store = store }
 	w := newWorld(t, use)
 	w.mustCall()
 	as, registrations := w.as, func(w *world) int { return len(w.network.Requests("POST https://as.example/register")) }
@@ -93,8 +93,8 @@ func TestRegistrationIsStored(t *testing.T) {
 	if err := w.a.Logout(t.Context(), serverURL); err != nil {
 		t.Fatal(err)
 	}
-	again := func(change func(*world, *oauth.Config)) *world {
-		return newWorld(t, func(w *world, c *oauth.Config) {
+	again := func(change func(*world, *oauth.Options)) *world {
+		return newWorld(t, func(w *world, c *oauth.Options) {
 			use(w, c)
 			w.as = as
 			w.resource.Servers = []*mockas.Server{as}
@@ -114,7 +114,7 @@ func TestRegistrationIsStored(t *testing.T) {
 	if err := w.a.Logout(t.Context(), serverURL); err != nil {
 		t.Fatal(err)
 	}
-	w = again(func(w *world, _ *oauth.Config) { w.browser.Callback = "http://127.0.0.1:2/callback" })
+	w = again(func(w *world, _ *oauth.Options) { w.browser.Callback = "http://127.0.0.1:2/callback" })
 	w.mustCall()
 	if n := registrations(w); n != 1 {
 		t.Errorf("%d registrations for another redirect URI", n)
@@ -173,7 +173,7 @@ func TestClientAuthenticatesAsTheServerOffers(t *testing.T) {
 		{"own authentication", []string{basic, post}, &oauth.Client{Auth: clientauth.New(post, auth.NewSecret("s&c ret"))}, false, post},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			w := newWorld(t, func(w *world, c *oauth.Config) {
+			w := newWorld(t, func(w *world, c *oauth.Options) {
 				w.document()["token_endpoint_auth_methods_supported"] = test.offered
 				w.as.Methods = []string{test.want}
 				w.as.Silent = test.silent
@@ -217,7 +217,7 @@ func TestClientIDDocument(t *testing.T) {
 		if _, err := oauth.ClientIDDocument(raw, "Name", redirects, oauth.ClientMetadata{}); err == nil {
 			t.Errorf("document for %q", raw)
 		}
-		if _, err := oauth.New(oauth.Config{ClientIDURL: raw}); (err == nil) != (raw == "") {
+		if _, err := oauth.New(oauth.Options{ClientIDURL: raw}); (err == nil) != (raw == "") {
 			t.Errorf("New with %q: %v", raw, err)
 		}
 	}
@@ -250,10 +250,10 @@ func TestClientIDDocument(t *testing.T) {
 // Proves AUTH-28.
 func TestRedirectURIsAreLoopbackOrTLS(t *testing.T) {
 	for _, uri := range []string{"http://example.com/cb", "app:/cb", "https:///cb", "http://127.0.0.1/#x", "http://localhost.example/cb"} {
-		if _, err := oauth.New(oauth.Config{Registration: oauth.ClientMetadata{RedirectURIs: []string{uri}}}); err == nil {
+		if _, err := oauth.New(oauth.Options{Registration: oauth.ClientMetadata{RedirectURIs: []string{uri}}}); err == nil {
 			t.Errorf("New with %q succeeds", uri)
 		}
-		w := newWorld(t, func(w *world, _ *oauth.Config) { w.browser.Callback = uri })
+		w := newWorld(t, func(w *world, _ *oauth.Options) { w.browser.Callback = uri })
 		if _, err := w.call(); err == nil || len(w.network.Requests("POST https://as.example/", "GET https://as.example/authorize")) != 0 {
 			t.Errorf("%s: %v; requests: %q", uri, err, w.network.Lines())
 		}
@@ -275,7 +275,7 @@ func TestCredentialsBelongToOneIssuer(t *testing.T) {
 	}
 	t.Run("dynamic registration", func(t *testing.T) {
 		store := oauth.NewMemory()
-		w := newWorld(t, func(_ *world, c *oauth.Config) { c.Store = store })
+		w := newWorld(t, func(_ *world, c *oauth.Options) { c.Store = store })
 		w.mustCall()
 		first := w.network.Requests("POST https://as.example/token")[0].Form
 		migrate(w)
@@ -305,7 +305,7 @@ func TestCredentialsBelongToOneIssuer(t *testing.T) {
 	})
 	for _, bound := range []string{issuer, "*"} {
 		t.Run("registered at "+bound, func(t *testing.T) {
-			w := newWorld(t, func(w *world, c *oauth.Config) {
+			w := newWorld(t, func(w *world, c *oauth.Options) {
 				w.as.AddClient("mine", "secret")
 				w.as.Methods = []string{"client_secret_basic"}
 				delete(w.document(), "token_endpoint_auth_methods_supported")
@@ -325,7 +325,7 @@ func TestCredentialsBelongToOneIssuer(t *testing.T) {
 }
 
 func TestExpiredRegistrationIsReplaced(t *testing.T) {
-	w := newWorld(t, func(w *world, _ *oauth.Config) {
+	w := newWorld(t, func(w *world, _ *oauth.Options) {
 		w.as.Override("/register", func(rw http.ResponseWriter, r *http.Request) {
 			w.as.AddClient("short", "")
 			mockas.JSON(rw, http.StatusCreated, map[string]any{"client_id": "short", "client_secret": "x", "client_secret_expires_at": time.Now().Add(time.Second).Unix(), "token_endpoint_auth_method": "none"})
@@ -352,7 +352,7 @@ func TestAskedClientIsChecked(t *testing.T) {
 		"another issuer": {&oauth.Client{Issuer: "https://other.example", ID: "x"}, nil, oauth.ErrNoClient},
 		"fault":          {nil, fault, fault},
 	} {
-		w := newWorld(t, func(w *world, c *oauth.Config) {
+		w := newWorld(t, func(w *world, c *oauth.Options) {
 			c.NoRegistration = true
 			c.AskClient = func(context.Context, string) (*oauth.Client, error) { return test.client, test.err }
 		})
@@ -363,7 +363,7 @@ func TestAskedClientIsChecked(t *testing.T) {
 }
 
 func TestRedirectURIsOfARegistrationAreNotThoseOfADocument(t *testing.T) {
-	again := newWorld(t, func(again *world, c *oauth.Config) {
+	again := newWorld(t, func(again *world, c *oauth.Options) {
 		c.ClientIDURL = clientIDURL
 		again.document()["client_id_metadata_document_supported"] = true
 		store := oauth.NewMemory()

@@ -10,7 +10,7 @@ import (
 
 func TestUnusedServersAreRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, err := New(Config{})
+		a, err := New(Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -30,7 +30,7 @@ func TestTokenIsRefreshedBeforeItExpires(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, func(w *world, _ *oauth.Config) { w.as.Lifetime = test.lifetime })
+				w := newWorld(t, func(w *world, _ *oauth.Options) { w.as.Lifetime = test.lifetime })
 				w.mustCall()
 				time.Sleep(test.fresh - time.Second)
 				w.mustCall()
@@ -99,7 +99,7 @@ func TestRejectedRefreshedTokenLeadsToOneLogin(t *testing.T) {
 func TestConcurrentRequestsShareAFlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := make(chan struct{})
-		w := newWorld(t, func(w *world, _ *oauth.Config) {
+		w := newWorld(t, func(w *world, _ *oauth.Options) {
 			w.browser.Before = func(context.Context, string) { <-answer }
 			w.as.Lifetime = 600
 		})
@@ -172,10 +172,10 @@ func TestRequestsWithoutAMethodDoNotAskTheUser(t *testing.T) {
 
 func TestStoredTokensAreUsedWithoutAUserAgent(t *testing.T) {
 	store := oauth.NewMemory()
-	w := newWorld(t, func(w *world, c *oauth.Config) { c.Store = store })
+	w := newWorld(t, func(w *world, c *oauth.Options) { c.Store = store })
 	w.mustCall()
 	w.network.Clear()
-	a, err := oauth.New(oauth.Config{Store: store, HTTP: w.network.Client()})
+	a, err := oauth.New(oauth.Options{Store: store, HTTP: w.network.Client()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,9 +291,9 @@ func (s *lockedStore) Lock(context.Context, oauth.Key) (func(), error) {
 
 func TestProcessesShareARefresh(t *testing.T) {
 	store := &lockedStore{Store: oauth.NewMemory()}
-	w := newWorld(t, func(w *world, c *oauth.Config) { c.Store = store })
+	w := newWorld(t, func(w *world, c *oauth.Options) { c.Store = store })
 	w.mustCall()
-	other, err := oauth.New(oauth.Config{Store: store, HTTP: w.network.Client()})
+	other, err := oauth.New(oauth.Options{Store: store, HTTP: w.network.Client()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -325,7 +325,7 @@ func (clientCredentials) Token(ctx context.Context, t *oauth.Target) (*oauth.Tok
 
 func TestGrantWithoutAUser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(w *world, c *oauth.Config) {
+		w := newWorld(t, func(w *world, c *oauth.Options) {
 			w.as.AddClient("machine", "")
 			w.as.NoRefresh, w.as.Lifetime = true, 600
 			w.document()["scopes_supported"] = []string{"offline_access"}
@@ -364,7 +364,7 @@ func TestGrantWithoutAUser(t *testing.T) {
 func TestAbandonedLoginIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		visits := 0
-		w := newWorld(t, func(w *world, _ *oauth.Config) {
+		w := newWorld(t, func(w *world, _ *oauth.Options) {
 			w.browser.Before = func(ctx context.Context, _ string) {
 				if visits++; visits < 4 {
 					<-ctx.Done()
@@ -410,7 +410,7 @@ func TestAbandonedLoginIsReplaced(t *testing.T) {
 
 func TestMalformedStoredValuesAreReplaced(t *testing.T) {
 	store := oauth.NewMemory()
-	w := newWorld(t, func(w *world, c *oauth.Config) { c.Store = store })
+	w := newWorld(t, func(w *world, c *oauth.Options) { c.Store = store })
 	w.mustCall()
 	for _, k := range []oauth.Key{
 		{Kind: "server", Resource: serverURL},
@@ -432,7 +432,7 @@ func TestMalformedStoredValuesAreReplaced(t *testing.T) {
 					}
 				}
 			}
-			a, err := oauth.New(oauth.Config{Store: store, HTTP: w.network.Client(), User: w.browser})
+			a, err := oauth.New(oauth.Options{Store: store, HTTP: w.network.Client(), User: w.browser})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -445,7 +445,7 @@ func TestMalformedStoredValuesAreReplaced(t *testing.T) {
 
 func TestRemovedScopesAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(w *world, _ *oauth.Config) { w.resource.Need = []string{"old"} })
+		w := newWorld(t, func(w *world, _ *oauth.Options) { w.resource.Need = []string{"old"} })
 		w.mustCall()
 		w.resource.Change(func() { w.resource.Need = []string{"new"} })
 		w.as.Revoke(true)
@@ -481,7 +481,7 @@ func TestRefreshWithRemovedClient(t *testing.T) {
 
 func TestRefreshTokenIsKeptUntilThereIsAnotherOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(w *world, _ *oauth.Config) { w.as.Lifetime = 600 })
+		w := newWorld(t, func(w *world, _ *oauth.Options) { w.as.Lifetime = 600 })
 		w.mustCall()
 		before, err := w.a.Token(t.Context(), serverURL)
 		if err != nil {
@@ -502,7 +502,7 @@ func TestRefreshTokenIsKeptUntilThereIsAnotherOne(t *testing.T) {
 func TestLoginJoinsFlowWithWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		proceed := make(chan struct{})
-		w := newWorld(t, func(w *world, _ *oauth.Config) {
+		w := newWorld(t, func(w *world, _ *oauth.Options) {
 			w.browser.Before = func(ctx context.Context, _ string) {
 				select {
 				case <-proceed:
@@ -539,9 +539,9 @@ func TestLoginJoinsFlowWithWaiters(t *testing.T) {
 
 func TestStepUpWithoutAUserAgentNeedsALogin(t *testing.T) {
 	store := oauth.NewMemory()
-	w := newWorld(t, func(w *world, c *oauth.Config) { c.Store = store })
+	w := newWorld(t, func(w *world, c *oauth.Options) { c.Store = store })
 	w.mustCall()
-	a, err := oauth.New(oauth.Config{Store: store, HTTP: w.network.Client()})
+	a, err := oauth.New(oauth.Options{Store: store, HTTP: w.network.Client()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -557,9 +557,9 @@ func TestStepUpWithoutAUserAgentNeedsALogin(t *testing.T) {
 func TestProcessesShareARefreshBeforeTheExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &lockedStore{Store: oauth.NewMemory()}
-		w := newWorld(t, func(w *world, c *oauth.Config) { c.Store, w.as.Lifetime = store, 600 })
+		w := newWorld(t, func(w *world, c *oauth.Options) { c.Store, w.as.Lifetime = store, 600 })
 		w.mustCall()
-		other, err := oauth.New(oauth.Config{Store: store, HTTP: w.network.Client()})
+		other, err := oauth.New(oauth.Options{Store: store, HTTP: w.network.Client()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -579,7 +579,7 @@ func TestProcessesShareARefreshBeforeTheExpiry(t *testing.T) {
 
 func TestResourceMetadataIsKeptForTenMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(w *world, _ *oauth.Config) { w.resource.Need = []string{"a"} })
+		w := newWorld(t, func(w *world, _ *oauth.Options) { w.resource.Need = []string{"a"} })
 		w.mustCall()
 		for i, want := range []int{1, 2} {
 			w.resource.Change(func() { w.resource.Need = append(w.resource.Need, fmt.Sprint("scope-", i)) })
@@ -668,7 +668,7 @@ func TestMemoryCopiesValues(t *testing.T) {
 
 func TestLogoutWaitsForRefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(w *world, _ *oauth.Config) { w.as.Lifetime = 100 })
+		w := newWorld(t, func(w *world, _ *oauth.Options) { w.as.Lifetime = 100 })
 		w.mustCall()
 		time.Sleep(99 * time.Second)
 		w.as.Override("/token", func(rw http.ResponseWriter, r *http.Request) {

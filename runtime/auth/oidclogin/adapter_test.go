@@ -89,7 +89,7 @@ func (s authorizationServer) RoundTrip(req *http.Request) (*http.Response, error
 
 func TestToOAuth2ReturnsTokensOfAuthorizer(t *testing.T) {
 	for _, kind := range []string{"Bearer", "DPoP"} {
-		a, err := oauth.New(oauth.Config{
+		a, err := oauth.New(oauth.Options{
 			Grant: machine.ClientCredentials(), Issuer: "https://as.example.com", HTTP: &http.Client{Transport: authorizationServer{kind}},
 			Clients: []oauth.Client{{Issuer: "https://as.example.com", ID: "robot", Secret: auth.NewSecret("hunter2")}},
 			Prover:  machine.DPoP(nil),

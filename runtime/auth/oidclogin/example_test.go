@@ -13,7 +13,7 @@ import (
 // for it without another page.
 func Example() {
 	client := oauth.Client{ID: "assistant"}
-	login, err := oidclogin.New(oidclogin.Config{
+	login, err := oidclogin.New(oidclogin.Options{
 		Issuer: "https://idp.example.com",
 		Client: client,
 		User:   loopback.New(nil),
@@ -21,7 +21,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	var _ oauth.Grant = machine.Enterprise(machine.EnterpriseConfig{ // of oauth.Config
+	var _ oauth.Grant = machine.Enterprise(machine.EnterpriseOptions{ // of oauth.Options
 		IDP:           "https://idp.example.com",
 		TokenEndpoint: "https://idp.example.com/token",
 		Client:        client,

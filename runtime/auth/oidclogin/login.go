@@ -1,10 +1,10 @@
 // Package oidclogin logs in users at the identity provider of an enterprise with OpenID Connect. It
 // provides the ID token for the grant machine.Enterprise.
 //
-//	login, err := oidclogin.New(oidclogin.Config{
+//	login, err := oidclogin.New(oidclogin.Options{
 //		Issuer: "https://idp.example.com", Client: client, User: loopback.New(nil),
 //	})
-//	grant := machine.Enterprise(machine.EnterpriseConfig{
+//	grant := machine.Enterprise(machine.EnterpriseOptions{
 //		IDP: "https://idp.example.com", TokenEndpoint: "https://idp.example.com/token",
 //		Client: client, IDToken: login.IDToken,
 //	})
@@ -37,8 +37,8 @@ import (
 // early is how long before its expiry an ID token is replaced.
 const early = time.Minute
 
-// Config configures a Login.
-type Config struct {
+// Options configures a Login.
+type Options struct {
 	Issuer string // of the identity provider; required
 	// Client is the registration at the identity provider. Secret may be empty. Auth must be nil.
 	// RedirectURIs are passed to User. Issuer is ignored.
@@ -53,7 +53,7 @@ type Config struct {
 
 // Login logs in one user, and keeps the ID token in memory. It is safe for concurrent use.
 type Login struct {
-	config Config
+	config Options
 	http   *http.Client
 	policy *fetch.Client // checks the URLs in the metadata of the identity provider
 	busy   chan struct{} // a mutex that can be waited for with a context; guards the fields below
@@ -62,7 +62,7 @@ type Login struct {
 }
 
 // New returns a Login. It sends no requests.
-func New(c Config) (*Login, error) {
+func New(c Options) (*Login, error) {
 	issuer, err := url.Parse(c.Issuer)
 	switch {
 	case err != nil || issuer.Hostname() == "":

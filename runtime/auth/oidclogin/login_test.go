@@ -161,7 +161,7 @@ func (*provider) Close() error { return nil }
 
 func (p *provider) login(t *testing.T, client oauth.Client) *oidclogin.Login {
 	t.Helper()
-	l, err := oidclogin.New(oidclogin.Config{Issuer: issuer, Client: client, User: p, Scopes: []string{"email"}, HTTP: &http.Client{Transport: p}})
+	l, err := oidclogin.New(oidclogin.Options{Issuer: issuer, Client: client, User: p, Scopes: []string{"email"}, HTTP: &http.Client{Transport: p}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -308,7 +308,7 @@ func (b *blocked) Begin(ctx context.Context, _ []string) (oauth.Redirect, error)
 func TestWaitForLoginEndsWithContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &blocked{}
-		l, err := oidclogin.New(oidclogin.Config{Issuer: issuer, Client: desk, User: b, HTTP: &http.Client{Transport: b}})
+		l, err := oidclogin.New(oidclogin.Options{Issuer: issuer, Client: desk, User: b, HTTP: &http.Client{Transport: b}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -336,13 +336,13 @@ func TestNewRejectsInvalidConfig(t *testing.T) {
 	p := &provider{}
 	for _, c := range []struct {
 		want   string
-		config oidclogin.Config
+		config oidclogin.Options
 	}{
-		{"Issuer", oidclogin.Config{Client: desk, User: p}},
-		{"https", oidclogin.Config{Issuer: "http://idp.example.com", Client: desk, User: p}},
-		{"Client.ID", oidclogin.Config{Issuer: issuer, User: p}},
-		{"private_key_jwt", oidclogin.Config{Issuer: issuer, Client: oauth.Client{ID: "desk", Auth: keyAuth{}}, User: p}},
-		{"User", oidclogin.Config{Issuer: issuer, Client: desk}},
+		{"Issuer", oidclogin.Options{Client: desk, User: p}},
+		{"https", oidclogin.Options{Issuer: "http://idp.example.com", Client: desk, User: p}},
+		{"Client.ID", oidclogin.Options{Issuer: issuer, User: p}},
+		{"private_key_jwt", oidclogin.Options{Issuer: issuer, Client: oauth.Client{ID: "desk", Auth: keyAuth{}}, User: p}},
+		{"User", oidclogin.Options{Issuer: issuer, Client: desk}},
 	} {
 		if _, err := oidclogin.New(c.config); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", c.want, err)

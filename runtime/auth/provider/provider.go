@@ -4,11 +4,11 @@
 // client, sends the user to the provider to log in, and issues its own tokens. Clients never get a
 // token of the provider, and the provider never gets a token of a client.
 //
-//	proxy, err := provider.New(provider.Config{
+//	proxy, err := provider.New(provider.Options{
 //		Issuer: "https://mcp.example.com", Resource: "https://mcp.example.com/mcp", Name: "Example",
 //		Upstream: provider.Upstream{…},
 //	})
-//	protector, err := auth.NewProtector(auth.Config{
+//	protector, err := auth.NewProtector(auth.Options{
 //		Resource: "https://mcp.example.com/mcp", Issuers: []string{"https://mcp.example.com"}, Verifier: proxy,
 //	})
 //	http.Handle("/", proxy.Handler(protector.Handler(…)))
@@ -48,14 +48,14 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
-// Defaults of [Config].
+// Defaults of [Options].
 const (
 	defaultAccessTTL  = 10 * time.Minute
 	defaultRefreshTTL = 30 * 24 * time.Hour
 )
 
-// Config configures a [Proxy].
-type Config struct {
+// Options configures a [Proxy].
+type Options struct {
 	Issuer   string   // URL of the proxy; its endpoints are below its path; required
 	Resource string   // URL of the protected server; required
 	Name     string   // of the service, for the consent page; default: the host of Issuer
@@ -99,7 +99,7 @@ type Upstream struct {
 
 // Proxy is an authorization server in front of a provider. It is safe for concurrent use.
 type Proxy struct {
-	c      Config
+	c      Options
 	server *issuer.Server
 	fetch  *fetch.Client // for the provider
 	path   string        // of the callback
@@ -116,7 +116,7 @@ const (
 const grantClaim = "grant_id"
 
 // New returns a Proxy. It fails if the configuration is incomplete or invalid.
-func New(c Config) (*Proxy, error) {
+func New(c Options) (*Proxy, error) {
 	p := &Proxy{c: c}
 	if err := p.complete(); err != nil {
 		return nil, fmt.Errorf("provider: %w", err)

@@ -50,7 +50,7 @@ type fixture struct {
 }
 
 // start returns a fixture. change modifies the configuration of the Proxy.
-func start(t *testing.T, change func(*provider.Config)) *fixture {
+func start(t *testing.T, change func(*provider.Options)) *fixture {
 	t.Helper()
 	f := &fixture{t: t, now: time.Unix(1e9, 0), web: issuertest.Web{}}
 	clock := func() time.Time { return f.now }
@@ -61,7 +61,7 @@ func start(t *testing.T, change func(*provider.Config)) *fixture {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	c := provider.Config{
+	c := provider.Options{
 		Issuer: iss, Resource: resource, Name: "Example", Scopes: []string{"mcp"}, Now: clock, Key: []byte("0123456789abcdef"),
 		HTTP: &http.Client{Transport: f.web}, Logger: slog.New(slog.NewTextHandler(&f.logs, nil)), AccessTTL: 20 * time.Minute,
 		Upstream: provider.Upstream{
@@ -85,7 +85,7 @@ func start(t *testing.T, change func(*provider.Config)) *fixture {
 	if f.proxy, err = provider.New(c); err != nil {
 		t.Fatal(err)
 	}
-	p, err := auth.NewProtector(auth.Config{Resource: resource, Issuers: []string{iss}, Verifier: f.proxy, Scopes: []string{"mcp"}, Now: clock})
+	p, err := auth.NewProtector(auth.Options{Resource: resource, Issuers: []string{iss}, Verifier: f.proxy, Scopes: []string{"mcp"}, Now: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func (u user) Wait(_ context.Context, authorizationURL string, _ func(string) bo
 func TestAuthorizerLogsInThroughTheProxy(t *testing.T) {
 	f := start(t, nil)
 	f.now = time.Now() // as the Authorizer has no clock of its own
-	a, err := oauth.New(oauth.Config{User: user{issuertest.NewBrowser(t, f.web)}, HTTP: &http.Client{Transport: f.web}})
+	a, err := oauth.New(oauth.Options{User: user{issuertest.NewBrowser(t, f.web)}, HTTP: &http.Client{Transport: f.web}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -429,7 +429,7 @@ func TestGrantEndsWithLoginAtProvider(t *testing.T) {
 }
 
 func TestUpstreamTokenWithoutRefreshToken(t *testing.T) {
-	f := start(t, func(c *provider.Config) { c.Upstream.Scopes = []string{"profile"} })
+	f := start(t, func(c *provider.Options) { c.Upstream.Scopes = []string{"profile"} })
 	access := f.login(f.web.Register(t, iss, "app", redirect))["access_token"].(string)
 	f.now = f.now.Add(5*time.Minute - time.Second)
 	if status, result := f.call(access); status != 200 || result["token"] == "" {
@@ -524,7 +524,7 @@ func TestRegistrationSurvivesRestart(t *testing.T) {
 	if status, result := f.call(f.login(client)["access_token"].(string)); status != 200 || result["subject"] != "ann" {
 		t.Errorf("status %d, %v", status, result)
 	}
-	f = start(t, func(c *provider.Config) { c.Key = nil })
+	f = start(t, func(c *provider.Options) { c.Key = nil })
 	if p := issuertest.NewBrowser(t, f.web).Get(f.authorizeURL(client)); p.Status != 400 {
 		t.Errorf("another key: status %d", p.Status)
 	}
@@ -533,8 +533,8 @@ func TestRegistrationSurvivesRestart(t *testing.T) {
 // The proxy does not store pages and pending logins. Neither a restart nor requests of other
 // clients end them.
 func TestPendingLoginSurvivesRestart(t *testing.T) {
-	var c provider.Config
-	f := start(t, func(x *provider.Config) { c = *x })
+	var c provider.Options
+	f := start(t, func(x *provider.Options) { c = *x })
 	restart := func() {
 		t.Helper()
 		var err error
@@ -568,7 +568,7 @@ func TestTooLongRequestIsRejected(t *testing.T) {
 }
 
 func TestNewRejectsConfig(t *testing.T) {
-	good := provider.Config{Issuer: iss, Resource: resource, Upstream: provider.Upstream{
+	good := provider.Options{Issuer: iss, Resource: resource, Upstream: provider.Upstream{
 		Metadata: auth.ServerMetadata{AuthorizationEndpoint: "https://as.example.com/a", TokenEndpoint: "https://as.example.com/t"},
 		Client:   oauth.Client{ID: "static", Method: "none"}, Subject: func(context.Context, *oauth.Token) (string, map[string]any, error) { return "", nil, nil },
 	}}
@@ -579,23 +579,23 @@ func TestNewRejectsConfig(t *testing.T) {
 	if p.RedirectURI() != iss+"/callback" {
 		t.Error(p.RedirectURI())
 	}
-	for name, change := range map[string]func(*provider.Config){
-		"no issuer":                 func(c *provider.Config) { c.Issuer = "" },
-		"issuer without TLS":        func(c *provider.Config) { c.Issuer = "http://mcp.example.com" },
-		"issuer with a query":       func(c *provider.Config) { c.Issuer += "?a" },
-		"no resource":               func(c *provider.Config) { c.Resource = "" },
-		"malformed resource":        func(c *provider.Config) { c.Resource = "mcp" },
-		"malformed scope":           func(c *provider.Config) { c.Scopes = []string{"a b"} },
-		"short key":                 func(c *provider.Config) { c.Key = make([]byte, 15) },
-		"negative lifetime":         func(c *provider.Config) { c.AccessTTL = -1 },
-		"no authorization endpoint": func(c *provider.Config) { c.Upstream.Metadata.AuthorizationEndpoint = "" },
-		"no token endpoint":         func(c *provider.Config) { c.Upstream.Metadata.TokenEndpoint = "" },
-		"endpoint without TLS":      func(c *provider.Config) { c.Upstream.Metadata.TokenEndpoint = "http://as.example.com/t" },
-		"revocation without TLS":    func(c *provider.Config) { c.Upstream.Metadata.RevocationEndpoint = "http://as.example.com/r" },
-		"no client id":              func(c *provider.Config) { c.Upstream.Client.ID = "" },
-		"no authentication":         func(c *provider.Config) { c.Upstream.Client.Method = "" },
-		"method without Auth":       func(c *provider.Config) { c.Upstream.Client.Method = "private_key_jwt" },
-		"no subject":                func(c *provider.Config) { c.Upstream.Subject = nil },
+	for name, change := range map[string]func(*provider.Options){
+		"no issuer":                 func(c *provider.Options) { c.Issuer = "" },
+		"issuer without TLS":        func(c *provider.Options) { c.Issuer = "http://mcp.example.com" },
+		"issuer with a query":       func(c *provider.Options) { c.Issuer += "?a" },
+		"no resource":               func(c *provider.Options) { c.Resource = "" },
+		"malformed resource":        func(c *provider.Options) { c.Resource = "mcp" },
+		"malformed scope":           func(c *provider.Options) { c.Scopes = []string{"a b"} },
+		"short key":                 func(c *provider.Options) { c.Key = make([]byte, 15) },
+		"negative lifetime":         func(c *provider.Options) { c.AccessTTL = -1 },
+		"no authorization endpoint": func(c *provider.Options) { c.Upstream.Metadata.AuthorizationEndpoint = "" },
+		"no token endpoint":         func(c *provider.Options) { c.Upstream.Metadata.TokenEndpoint = "" },
+		"endpoint without TLS":      func(c *provider.Options) { c.Upstream.Metadata.TokenEndpoint = "http://as.example.com/t" },
+		"revocation without TLS":    func(c *provider.Options) { c.Upstream.Metadata.RevocationEndpoint = "http://as.example.com/r" },
+		"no client id":              func(c *provider.Options) { c.Upstream.Client.ID = "" },
+		"no authentication":         func(c *provider.Options) { c.Upstream.Client.Method = "" },
+		"method without Auth":       func(c *provider.Options) { c.Upstream.Client.Method = "private_key_jwt" },
+		"no subject":                func(c *provider.Options) { c.Upstream.Subject = nil },
 	} {
 		c := good
 		change(&c)

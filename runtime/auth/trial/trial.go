@@ -7,7 +7,7 @@
 // [auth.Verifier] of a Protector in the same process.
 //
 //	as, err := trial.New(trial.Options{Issuer: "http://127.0.0.1:8080", Scopes: []string{"write"}})
-//	p, err := auth.NewProtector(auth.Config{
+//	p, err := auth.NewProtector(auth.Options{
 //		Resource: "http://127.0.0.1:8080/mcp", Issuers: []string{"http://127.0.0.1:8080"}, Verifier: as,
 //	})
 //	served, err := s.Handler(&streamable.HandlerOptions{Auth: p})

@@ -117,7 +117,7 @@ func (f *fake) server() *server.Server {
 // connect returns the skills of a server, which its user approves.
 func connect(t *testing.T, f *fake, o skills.Options, revisions ...mcp.Revision) *skills.Client {
 	t.Helper()
-	c := servertest.Connect(t, f.server(), &client.Options{Session: session.Config{Revisions: revisions}})
+	c := servertest.Connect(t, f.server(), &client.Options{Session: session.Options{Revisions: revisions}})
 	if o.Label == "" {
 		o.Label = "docs"
 	}

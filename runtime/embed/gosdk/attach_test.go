@@ -24,7 +24,7 @@ func TestMiddlewareFiltersTools(t *testing.T) {
 		options := &mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true}
 		var handler http.Handler = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, options)
 		if attach {
-			tasks, err := gosdk.Attach(s, embed.Options{Tasks: task.Config{Store: memory.New()}, Tools: map[string]embed.Tool{"public": {}}})
+			tasks, err := gosdk.Attach(s, embed.Options{Tasks: task.Options{Store: memory.New()}, Tools: map[string]embed.Tool{"public": {}}})
 			if err != nil {
 				t.Fatal(err)
 			}

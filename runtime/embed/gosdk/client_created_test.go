@@ -55,7 +55,7 @@ func TestPlainCallFailsIfTaskIsCreated(t *testing.T) {
 		return c
 	}
 	serve := func(conn transport.Conn) *session.Session {
-		return session.Serve(conn, &wire.InitializeResult{Capabilities: wire.ServerCapabilities{Tools: &wire.ServerCapabilitiesTools{}}}, &session.Config{
+		return session.Serve(conn, &wire.InitializeResult{Capabilities: wire.ServerCapabilities{Tools: &wire.ServerCapabilitiesTools{}}}, &session.Options{
 			Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 				if req.Method != wire.MethodToolsCall {
 					return nil, nil

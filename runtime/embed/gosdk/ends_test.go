@@ -59,7 +59,7 @@ func TestTaskEndsWithoutResponseOfSDK(t *testing.T) {
 	eachRevision(t, func(t *testing.T, version string) {
 		s := mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil)
 		tasks, err := gosdk.Attach(s, embed.Options{
-			Tasks: task.Config{Store: memory.New(), Limits: task.Limits{Running: 1}}, Default: &embed.Tool{Support: receiver.Support{After: -1}},
+			Tasks: task.Options{Store: memory.New(), Limits: task.Limits{Running: 1}}, Default: &embed.Tool{Support: receiver.Support{After: -1}},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -115,7 +115,7 @@ func TestPrincipalPanics(t *testing.T) {
 	s := mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil)
 	panics := true
 	tasks, err := gosdk.Attach(s, embed.Options{
-		Tasks: task.Config{Store: memory.New()}, Default: &embed.Tool{Support: receiver.Support{After: -1}},
+		Tasks: task.Options{Store: memory.New()}, Default: &embed.Tool{Support: receiver.Support{After: -1}},
 		Principal: func(context.Context, http.Header) string {
 			if panics {
 				panic("no header")

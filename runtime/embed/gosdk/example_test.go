@@ -32,7 +32,7 @@ func render(ctx context.Context, _ *mcp.CallToolRequest, in film) (*mcp.CallTool
 func Example() {
 	s := mcp.NewServer(&mcp.Implementation{Name: "studio", Version: "1"}, nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "render", Description: "Renders a film."}, render)
-	tasks, err := gosdk.Attach(s, embed.Options{Tasks: task.Config{Store: bolt.File("tasks.db")}, Tools: map[string]embed.Tool{"render": embed.Durable()}})
+	tasks, err := gosdk.Attach(s, embed.Options{Tasks: task.Options{Store: bolt.File("tasks.db")}, Tools: map[string]embed.Tool{"render": embed.Durable()}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func Example() {
 func ExampleTasks_Transport() {
 	s := mcp.NewServer(&mcp.Implementation{Name: "studio", Version: "1"}, nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "render", Description: "Renders a film."}, render)
-	tasks, err := gosdk.Attach(s, embed.Options{Tasks: task.Config{Store: bolt.File("tasks.db")}, Tools: map[string]embed.Tool{"render": embed.Durable()}})
+	tasks, err := gosdk.Attach(s, embed.Options{Tasks: task.Options{Store: bolt.File("tasks.db")}, Tools: map[string]embed.Tool{"render": embed.Durable()}})
 	if err != nil {
 		log.Fatal(err)
 	}

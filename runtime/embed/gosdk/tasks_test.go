@@ -36,7 +36,7 @@ func attach(t *testing.T) (*mcp.Server, *gosdk.Tasks) {
 	t.Helper()
 	s := mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil)
 	tasks, err := gosdk.Attach(s, embed.Options{
-		Tasks: task.Config{Store: memory.New()}, Default: &embed.Tool{Support: receiver.Support{After: -1}},
+		Tasks: task.Options{Store: memory.New()}, Default: &embed.Tool{Support: receiver.Support{After: -1}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -406,7 +406,7 @@ func TestNamesInAllScripts(t *testing.T) {
 		})
 		web := httptest.NewServer(tasks.Handler(nil))
 		defer web.Close()
-		c, err := client.Dial(t.Context(), web.URL, &client.Options{Session: session.Config{Revisions: []wire.Revision{wire.Revision(version)}}})
+		c, err := client.Dial(t.Context(), web.URL, &client.Options{Session: session.Options{Revisions: []wire.Revision{wire.Revision(version)}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -436,7 +436,7 @@ func (s stuckStore) Scan(ctx context.Context) iter.Seq2[task.Record, error] {
 
 func TestPlainCallsNeedNoStore(t *testing.T) {
 	s := mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil)
-	tasks, err := gosdk.Attach(s, embed.Options{Tasks: task.Config{Store: stuckStore{memory.New()}}, Default: &embed.Tool{}})
+	tasks, err := gosdk.Attach(s, embed.Options{Tasks: task.Options{Store: stuckStore{memory.New()}}, Default: &embed.Tool{}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,7 @@ func TestPlainCallFailsIfTaskIsCreated(t *testing.T) {
 	}
 	const created = `{"task":{"taskId":"1","status":"working","createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z","ttl":null}}`
 	serve := func(conn wiretransport.Conn) *session.Session {
-		return session.Serve(conn, &wire.InitializeResult{Capabilities: wire.ServerCapabilities{Tools: &wire.ServerCapabilitiesTools{}}}, &session.Config{
+		return session.Serve(conn, &wire.InitializeResult{Capabilities: wire.ServerCapabilities{Tools: &wire.ServerCapabilitiesTools{}}}, &session.Options{
 			Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 				if req.Method != wire.MethodToolsCall {
 					return nil, nil
@@ -175,7 +175,7 @@ func TestTransportOfServesClient(t *testing.T) {
 			defer server.Close()
 			a, b := inmemory.Pair(inmemory.Options{})
 			go server.Run(context.Background(), a) // ends with the session
-			s, err := session.Connect(t.Context(), b, nil, &session.Config{Revisions: []wire.Revision{revision}})
+			s, err := session.Connect(t.Context(), b, nil, &session.Options{Revisions: []wire.Revision{revision}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -198,7 +198,7 @@ func TestTransportOfServesClient(t *testing.T) {
 func TestResultsPassByteForByte(t *testing.T) {
 	const result = `{"a": [1.0, 12345678901234567890, "\u0041<"], "resultType":"complete"}`
 	a, b := inmemory.Pair(inmemory.Options{})
-	s := session.Serve(a, &wire.InitializeResult{}, &session.Config{Handler: func(context.Context, *session.Request) (codec.Encoder, error) {
+	s := session.Serve(a, &wire.InitializeResult{}, &session.Options{Handler: func(context.Context, *session.Request) (codec.Encoder, error) {
 		return session.Raw(result), nil
 	}})
 	defer s.Close()
@@ -222,7 +222,7 @@ func TestCancellationByClientLeavesOtherRequests(t *testing.T) {
 	}
 	started := make(chan request)
 	a, b := inmemory.Pair(inmemory.Options{})
-	s := session.Serve(a, &wire.InitializeResult{}, &session.Config{Handler: func(ctx context.Context, r *session.Request) (codec.Encoder, error) {
+	s := session.Serve(a, &wire.InitializeResult{}, &session.Options{Handler: func(ctx context.Context, r *session.Request) (codec.Encoder, error) {
 		if r.Method == "x/wait" {
 			started <- request{r.ID, ctx}
 			<-ctx.Done()

@@ -33,7 +33,7 @@ func TestClientCallsTasksInProcess(t *testing.T) {
 				return mcp.NewToolResultText(string(r.Action) + " " + content["colour"].(string)), nil
 			})
 			tasks, err := mcpgo.Attach(s, embed.Options{
-				Tasks: task.Config{Store: memory.New(), Updates: task.Updates{Poll: 100 * time.Millisecond}},
+				Tasks: task.Options{Store: memory.New(), Updates: task.Updates{Poll: 100 * time.Millisecond}},
 				Tools: map[string]embed.Tool{"job": {Support: receiver.Support{After: -1}}},
 			})
 			if err != nil {

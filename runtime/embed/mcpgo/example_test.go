@@ -30,7 +30,7 @@ func render(ctx context.Context, request mcp.CallToolRequest) (*mcp.CallToolResu
 func Example() {
 	s := server.NewMCPServer("studio", "1")
 	s.AddTool(mcp.NewTool("render", mcp.WithDescription("Renders a film."), mcp.WithString("film")), render)
-	tasks, err := mcpgo.Attach(s, embed.Options{Tasks: task.Config{Store: bolt.File("tasks.db")}, Tools: map[string]embed.Tool{"render": embed.Durable()}})
+	tasks, err := mcpgo.Attach(s, embed.Options{Tasks: task.Options{Store: bolt.File("tasks.db")}, Tools: map[string]embed.Tool{"render": embed.Durable()}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func Example() {
 func ExampleTasks_ServeStdio() {
 	s := server.NewMCPServer("studio", "1")
 	s.AddTool(mcp.NewTool("render", mcp.WithString("film")), render)
-	tasks, err := mcpgo.Attach(s, embed.Options{Tasks: task.Config{Store: bolt.File("tasks.db")}, Tools: map[string]embed.Tool{"render": embed.Durable()}})
+	tasks, err := mcpgo.Attach(s, embed.Options{Tasks: task.Options{Store: bolt.File("tasks.db")}, Tools: map[string]embed.Tool{"render": embed.Durable()}})
 	if err != nil {
 		log.Fatal(err)
 	}

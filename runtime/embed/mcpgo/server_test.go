@@ -169,13 +169,13 @@ func TestAttachKeepsHooks(t *testing.T) {
 func TestAttachRejectsInvalidOptions(t *testing.T) {
 	for name, o := range map[string]embed.Options{
 		"no store": {},
-		"recover":  {Tasks: task.Config{Store: memory.New(), Recovery: task.Recovery{Recover: func(task.Record) task.Work { return nil }}}},
+		"recover":  {Tasks: task.Options{Store: memory.New(), Recovery: task.Recovery{Recover: func(task.Record) task.Work { return nil }}}},
 	} {
 		if _, err := mcpgo.Attach(server.NewMCPServer("s", "1"), o); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	if _, err := mcpgo.Attach(nil, embed.Options{Tasks: task.Config{Store: memory.New()}}); err == nil {
+	if _, err := mcpgo.Attach(nil, embed.Options{Tasks: task.Options{Store: memory.New()}}); err == nil {
 		t.Error("no server: no error")
 	}
 }
@@ -470,7 +470,7 @@ func (s stuckStore) Scan(ctx context.Context) iter.Seq2[task.Record, error] {
 
 func TestPlainRequestsNeedNoStore(t *testing.T) {
 	s := server.NewMCPServer("s", "1")
-	tasks, err := mcpgo.Attach(s, embed.Options{Tasks: task.Config{Store: stuckStore{memory.New()}}, Default: &embed.Tool{}})
+	tasks, err := mcpgo.Attach(s, embed.Options{Tasks: task.Options{Store: stuckStore{memory.New()}}, Default: &embed.Tool{}})
 	if err != nil {
 		t.Fatal(err)
 	}

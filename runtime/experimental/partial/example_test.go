@@ -42,12 +42,12 @@ func Example() {
 
 // library is connected with a server that reads a book aloud, one chapter per part.
 func library(ctx context.Context) *client.Client {
-	inParts, err := partial.Receive(partial.Config{})
+	inParts, err := partial.Receive(partial.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	s := server.New("library", "1", &server.Config{
-		Session: session.Config{Hooks: session.Hooks{Receiving: []session.Middleware{inParts}}},
+	s := server.New("library", "1", &server.Options{
+		Session: session.Options{Hooks: session.Hooks{Receiving: []session.Middleware{inParts}}},
 	})
 	chapters := []string{"Down the Rabbit-Hole", "The Pool of Tears", "A Caucus-Race"}
 	server.AddTool(s, "read", "", func(ctx context.Context, _ *server.Call, _ struct{}) (string, error) {

@@ -23,7 +23,7 @@ func connect(t *testing.T, script ...any) (*session.Session, func() (params, ids
 	var ids, params []string
 	c, _ := sessiontest.Pair(t, sessiontest.Side{}, sessiontest.Side{
 		Server: mcp.ServerCapabilities{Tools: new(mcp.ServerCapabilitiesTools)},
-		Config: session.Config{Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
+		Config: session.Options{Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 			if req.IsNotification() {
 				return nil, nil
 			}

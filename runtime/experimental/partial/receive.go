@@ -18,7 +18,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// DefaultTTL is the lifetime of a token if [Config.TTL] is zero.
+// DefaultTTL is the lifetime of a token if [Options.TTL] is zero.
 const DefaultTTL = 10 * time.Minute
 
 // TTLMeta is the member of a result's _meta with the lifetime of its token in milliseconds.
@@ -40,8 +40,8 @@ func Announce(def *mcp.Tool) {
 	def.Meta = meta
 }
 
-// Config configures the tokens of a server. The zero value works for a server of one process.
-type Config struct {
+// Options configures the tokens of a server. The zero value works for a server of one process.
+type Options struct {
 	// Keys are secrets of [KeySize] bytes. The first one seals tokens, and each of them opens
 	// tokens, so that keys can be rotated. Instances with the same keys accept each other's tokens.
 	// Without keys, Receive makes a random one, and tokens are valid only in this process.
@@ -67,7 +67,7 @@ type Config struct {
 // every token of a request that is run as a task, which has no parts.
 //
 // Receive fails if a key does not have KeySize bytes, or the TTL is negative.
-func Receive(cfg Config) (session.Middleware, error) {
+func Receive(cfg Options) (session.Middleware, error) {
 	if cfg.TTL < 0 {
 		return nil, fmt.Errorf("partial: negative TTL (%v)", cfg.TTL)
 	}

@@ -82,9 +82,9 @@ func counter(t *testing.T, principal string, receiving ...session.Middleware) *s
 // counting returns a server that has the tool.
 func counting(t *testing.T, principal string, receiving ...session.Middleware) *server.Server {
 	t.Helper()
-	s := server.New("counter", "1", &server.Config{
-		Session: session.Config{Principal: principal, Hooks: session.Hooks{Receiving: receiving}},
-		Tasks:   task.Config{Store: store.New()},
+	s := server.New("counter", "1", &server.Options{
+		Session: session.Options{Principal: principal, Hooks: session.Hooks{Receiving: receiving}},
+		Tasks:   task.Options{Store: store.New()},
 	})
 	t.Cleanup(func() { s.Close() })
 	support := server.Tasks(receiver.Support{})
@@ -103,7 +103,7 @@ func connected(t *testing.T, conn transport.Conn) *session.Session {
 	return c
 }
 
-func receive(t *testing.T, cfg partial.Config) session.Middleware {
+func receive(t *testing.T, cfg partial.Options) session.Middleware {
 	t.Helper()
 	m, err := partial.Receive(cfg)
 	if err != nil {
@@ -145,7 +145,7 @@ func with(token string) string { return `,"resumeToken":"` + token + `"` }
 
 // Proves RESUME-01, RESUME-02, RESUME-08.
 func TestToolReturnsResultInParts(t *testing.T) {
-	c := counter(t, "", receive(t, partial.Config{TTL: time.Hour}))
+	c := counter(t, "", receive(t, partial.Options{TTL: time.Hour}))
 	o, err := partial.Start(c, "tools/call", &mcp.CallToolRequestParams{Name: "count", Arguments: json.RawMessage(`{"to":3}`)})
 	if err != nil {
 		t.Fatal(err)
@@ -200,18 +200,18 @@ func (e *ended) Has(_ context.Context, operation string) (bool, error) {
 func TestTokenIsValidInInstancesWithSameKeys(t *testing.T) {
 	older, newer := bytes.Repeat([]byte{1}, partial.KeySize), bytes.Repeat([]byte{2}, partial.KeySize)
 	shared := &ended{over: map[string]bool{}}
-	a := counter(t, "ann", receive(t, partial.Config{Keys: [][]byte{older}, Ended: shared}))
+	a := counter(t, "ann", receive(t, partial.Options{Keys: [][]byte{older}, Ended: shared}))
 	token := call(t, a, `{"to":2}`, ``).Token
 	a.Close()
-	b := counter(t, "ann", receive(t, partial.Config{Keys: [][]byte{newer, older}, Ended: shared}))
-	c := counter(t, "ann", receive(t, partial.Config{Keys: [][]byte{newer}, Ended: shared}))
+	b := counter(t, "ann", receive(t, partial.Options{Keys: [][]byte{newer, older}, Ended: shared}))
+	c := counter(t, "ann", receive(t, partial.Options{Keys: [][]byte{newer}, Ended: shared}))
 	if got := call(t, c, `{"to":2}`, with(token)); got.Code != jsonrpc.CodeInvalidParams {
 		t.Errorf("without the key: %+v", got)
 	}
 	if diff := cmp.Diff(reply{Text: "2"}, call(t, b, `{"to":2}`, with(token))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	d := counter(t, "ann", receive(t, partial.Config{Keys: [][]byte{older}, Ended: shared}))
+	d := counter(t, "ann", receive(t, partial.Options{Keys: [][]byte{older}, Ended: shared}))
 	if got := call(t, d, `{"to":2}`, with(token)); got.Code != jsonrpc.CodeInvalidParams {
 		t.Errorf("after the end elsewhere: %+v", got)
 	}
@@ -223,7 +223,7 @@ func TestTokenIsValidInInstancesWithSameKeys(t *testing.T) {
 
 // Proves RESUME-05.
 func TestTokenRevealsNothing(t *testing.T) {
-	c := counter(t, "annabel", receive(t, partial.Config{}))
+	c := counter(t, "annabel", receive(t, partial.Options{}))
 	one, two := call(t, c, `{"to":2}`, ``).Token, call(t, c, `{"to":2}`, ``).Token
 	if one == two {
 		t.Error("two operations have the same token")
@@ -258,7 +258,7 @@ func TestErrorHasNoToken(t *testing.T) {
 		{"busy", reply{Code: session.CodeOverloaded}, session.CodeOverloaded},
 	} {
 		t.Run(row.fail, func(t *testing.T) {
-			c := counter(t, "", receive(t, partial.Config{}))
+			c := counter(t, "", receive(t, partial.Options{}))
 			arguments := `{"to":3,"fail":"` + row.fail + `"}`
 			token := call(t, c, arguments, ``).Token
 			if diff := cmp.Diff(row.want, call(t, c, arguments, with(token))); diff != "" {
@@ -273,7 +273,7 @@ func TestErrorHasNoToken(t *testing.T) {
 
 // Proves RESUME-07, RESUME-12.
 func TestTokenIsBoundToItsRequest(t *testing.T) {
-	m := receive(t, partial.Config{})
+	m := receive(t, partial.Options{})
 	c, other := counter(t, "ann", m), counter(t, "bob", m)
 	token := call(t, c, `{"to":3,"fail":""}`, ``).Token
 	refused := reply{Code: jsonrpc.CodeInvalidParams}
@@ -307,7 +307,7 @@ func TestTokenIsBoundToItsRequest(t *testing.T) {
 // Proves RESUME-12, RESUME-14.
 func TestTokenExpiresAndEndsWithOperation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := counter(t, "", receive(t, partial.Config{TTL: time.Minute}))
+		c := counter(t, "", receive(t, partial.Options{TTL: time.Minute}))
 		left := call(t, c, `{"to":3}`, ``).Token
 		time.Sleep(time.Minute - time.Millisecond)
 		next := call(t, c, `{"to":3}`, with(left))
@@ -330,8 +330,8 @@ func TestTokenExpiresAndEndsWithOperation(t *testing.T) {
 // long returns a session with a server whose every method returns two parts: the first one is
 // empty, and the second one has the params. It calls second before the second part.
 func long(t *testing.T, second func(context.Context)) *session.Session {
-	c, _ := sessiontest.Pair(t, sessiontest.Side{}, sessiontest.Side{Config: session.Config{
-		Hooks: session.Hooks{Receiving: []session.Middleware{receive(t, partial.Config{})}},
+	c, _ := sessiontest.Pair(t, sessiontest.Side{}, sessiontest.Side{Config: session.Options{
+		Hooks: session.Hooks{Receiving: []session.Middleware{receive(t, partial.Options{})}},
 		Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			part, ok := partial.PartFrom(ctx)
 			if !ok { // a notification
@@ -405,7 +405,7 @@ func TestPartsFromSeveralInstancesWithoutSessions(t *testing.T) {
 	key := bytes.Repeat([]byte{1}, partial.KeySize)
 	var instances []*streamable.Handler
 	for range 2 {
-		s := counting(t, "", receive(t, partial.Config{Keys: [][]byte{key}}))
+		s := counting(t, "", receive(t, partial.Options{Keys: [][]byte{key}}))
 		h := must.Get(s.Handler(&streamable.HandlerOptions{Stateless: true}))
 		t.Cleanup(func() { h.Close() })
 		instances = append(instances, h)
@@ -435,7 +435,7 @@ func TestPartsFromSeveralInstancesWithoutSessions(t *testing.T) {
 }
 
 func TestTaskHasNoParts(t *testing.T) {
-	s := counting(t, "", receive(t, partial.Config{}))
+	s := counting(t, "", receive(t, partial.Options{}))
 	here, there := inmemory.Pair(inmemory.Options{})
 	if _, err := s.Serve(there); err != nil {
 		t.Fatal(err)
@@ -460,7 +460,7 @@ func TestTaskHasNoParts(t *testing.T) {
 }
 
 func TestReceiveRejectsInvalidConfig(t *testing.T) {
-	for _, cfg := range []partial.Config{{TTL: -1}, {Keys: [][]byte{make([]byte, partial.KeySize), []byte("short")}}} {
+	for _, cfg := range []partial.Options{{TTL: -1}, {Keys: [][]byte{make([]byte, partial.KeySize), []byte("short")}}} {
 		if _, err := partial.Receive(cfg); err == nil {
 			t.Errorf("%+v was taken", cfg)
 		}

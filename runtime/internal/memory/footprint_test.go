@@ -17,7 +17,7 @@ import (
 func TestMemoryOfSmallTasksIsWithinTwiceTheirBytes(t *testing.T) {
 	const tasks = 20_000
 	store := memory.New()
-	m, err := task.New(t.Context(), task.Config{Store: store, Updates: task.Updates{Quiet: true}, Limits: task.Limits{Tasks: -1, Rate: -1}})
+	m, err := task.New(t.Context(), task.Options{Store: store, Updates: task.Updates{Quiet: true}, Limits: task.Limits{Tasks: -1, Rate: -1}})
 	if err != nil {
 		t.Fatal(err)
 	}

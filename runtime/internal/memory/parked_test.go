@@ -43,7 +43,7 @@ func ids(n int) string {
 // manage starts a Manager for a store with parked tasks.
 func manage(t testing.TB, store task.Store) *task.Manager {
 	t.Helper()
-	m, err := task.New(t.Context(), task.Config{
+	m, err := task.New(t.Context(), task.Options{
 		Store: store, Updates: task.Updates{Quiet: true}, TTL: task.TTL{Unlimited: true}, Limits: task.Limits{Tasks: -1, Bytes: -1, Rate: -1},
 		Recovery: task.Recovery{Recover: func(task.Record) task.Work {
 			return func(ctx context.Context, run *task.Run) (codec.Encoder, error) { return new(mcp.CallToolResult), nil }

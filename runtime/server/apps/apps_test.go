@@ -53,7 +53,7 @@ func newClock(t *testing.T, options *apps.ViewOptions) *server.Server {
 // connect connects a client that declares the extensions. Without revisions, it supports all of them.
 func connect(t *testing.T, s *server.Server, extensions string, revisions ...mcp.Revision) *client.Client {
 	t.Helper()
-	o := &client.Options{Session: session.Config{Revisions: revisions}}
+	o := &client.Options{Session: session.Options{Revisions: revisions}}
 	if extensions != "" {
 		o.Features.Capabilities.Extensions = json.RawMessage(extensions)
 	}
@@ -163,7 +163,7 @@ func TestToolsAreDescribedForUnknownClients(t *testing.T) {
 	web := httptest.NewServer(must.Get(s.Handler(&streamable.HandlerOptions{Stateless: true})))
 	defer web.Close()
 	defer s.Close()
-	c, err := client.Dial(t.Context(), web.URL, &client.Options{Session: session.Config{Revisions: session.Revisions()}})
+	c, err := client.Dial(t.Context(), web.URL, &client.Options{Session: session.Options{Revisions: session.Revisions()}})
 	if err != nil {
 		t.Fatal(err)
 	}

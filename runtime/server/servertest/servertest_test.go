@@ -50,7 +50,7 @@ func connected(s *server.Server) bool {
 }
 
 func TestConnectServesAndCloses(t *testing.T) {
-	s := server.New("s", "1", &server.Config{Tasks: task.Config{Store: memory.New()}})
+	s := server.New("s", "1", &server.Options{Tasks: task.Options{Store: memory.New()}})
 	server.AddTool(s, "hi", "", func(context.Context, *server.Call, none) (string, error) { return "Hi!", nil }, server.Durable())
 	r := &recorder{TB: t}
 	c := servertest.Connect(r, s, nil)

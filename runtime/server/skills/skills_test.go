@@ -75,7 +75,7 @@ func serve(t *testing.T, rev mcp.Revision, sources ...skills.Source) *client.Cli
 }
 
 func options(rev mcp.Revision) *client.Options {
-	return &client.Options{Session: session.Config{Revisions: []mcp.Revision{rev}}}
+	return &client.Options{Session: session.Options{Revisions: []mcp.Revision{rev}}}
 }
 
 func list(t *testing.T, c *client.Client) (all []wire.Skill, pages int) {

@@ -24,7 +24,7 @@ func withManager(b *testing.B, params int, work, recovered task.Work) {
 		b.Fatal(err)
 	}
 	defer s.Close()
-	cfg := task.Config{Store: s, TTL: task.TTL{Unlimited: true}, Limits: task.Limits{Journal: -1, Bytes: -1, Rate: -1}, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return recovered }}}
+	cfg := task.Options{Store: s, TTL: task.TTL{Unlimited: true}, Limits: task.Limits{Journal: -1, Bytes: -1, Rate: -1}, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return recovered }}}
 	m, err := task.New(ctx, cfg)
 	if err != nil {
 		b.Fatal(err)

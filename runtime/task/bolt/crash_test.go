@@ -90,7 +90,7 @@ func child(path string) {
 	s, err := bolt.Open(path)
 	if err == nil {
 		var m *task.Manager
-		m, err = task.New(context.Background(), task.Config{
+		m, err = task.New(context.Background(), task.Options{
 			Store: s, TTL: task.TTL{Unlimited: true}, Limits: task.Limits{Tasks: -1, Bytes: -1, Rate: -1},
 			Recovery: task.Recovery{
 				ParkAfter: time.Millisecond,
@@ -319,7 +319,7 @@ func check(t *testing.T, path string, known map[string]*history) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	m, err := task.New(t.Context(), task.Config{
+	m, err := task.New(t.Context(), task.Options{
 		Store: s, TTL: task.TTL{Unlimited: true}, Limits: task.Limits{Tasks: -1, Bytes: -1, Rate: -1},
 		Recovery: task.Recovery{
 			ParkAfter: time.Millisecond,

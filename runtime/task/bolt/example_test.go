@@ -26,7 +26,7 @@ func ExampleOpen() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		manager, err := task.New(ctx, task.Config{Store: store, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return work }}})
+		manager, err := task.New(ctx, task.Options{Store: store, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return work }}})
 		if err != nil {
 			log.Fatal(err)
 		}

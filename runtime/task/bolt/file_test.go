@@ -18,7 +18,7 @@ func TestFileIsOpenWhileManagerUsesIt(t *testing.T) {
 		t.Errorf("before: %v", err)
 	}
 	for range 2 {
-		m, err := task.New(t.Context(), task.Config{Store: s})
+		m, err := task.New(t.Context(), task.Options{Store: s})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +78,7 @@ func TestFileWaitsForOtherProcess(t *testing.T) {
 
 func TestFileReportsErrorToManager(t *testing.T) {
 	s := bolt.File(filepath.Join(t.TempDir(), "missing", "tasks.db"))
-	if _, err := task.New(t.Context(), task.Config{Store: s}); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := task.New(t.Context(), task.Options{Store: s}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}
 }

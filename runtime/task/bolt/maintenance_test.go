@@ -310,17 +310,17 @@ func TestMaintenanceWhileInUse(t *testing.T) {
 
 func TestOneManagerAtATime(t *testing.T) {
 	s := store(t, filepath.Join(t.TempDir(), "tasks"))
-	m, err := task.New(t.Context(), task.Config{Store: s})
+	m, err := task.New(t.Context(), task.Options{Store: s})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := task.New(t.Context(), task.Config{Store: s}); !errors.Is(err, task.ErrInUse) {
+	if _, err := task.New(t.Context(), task.Options{Store: s}); !errors.Is(err, task.ErrInUse) {
 		t.Errorf("a second Manager: %v", err)
 	}
 	if err := m.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	m, err = task.New(t.Context(), task.Config{Store: s})
+	m, err = task.New(t.Context(), task.Options{Store: s})
 	if err != nil {
 		t.Fatalf("after the first has closed: %v", err)
 	}

@@ -28,7 +28,7 @@ import (
 func TestBrowserShowsTasks(t *testing.T) {
 	chromium := browsertest.Find(t)
 	store, history := memory.New(), debugpage.NewHistory(0)
-	m, err := task.New(t.Context(), task.Config{Store: store, Hooks: task.Hooks{Audit: history.Add}})
+	m, err := task.New(t.Context(), task.Options{Store: store, Hooks: task.Hooks{Audit: history.Add}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func TestBrowserShowsTasks(t *testing.T) {
 	if _, err := m.Get(t.Context(), "mallory", attacked.id, nil); err == nil {
 		t.Fatal("the task of another principal was read")
 	}
-	server := httptest.NewServer(debugpage.New(debugpage.Config{Store: store, Stats: m.Stats, History: history}))
+	server := httptest.NewServer(debugpage.New(debugpage.Options{Store: store, Stats: m.Stats, History: history}))
 	defer server.Close()
 
 	list := open(t, chromium, server.URL+"/?status=all", "list.png")
@@ -103,13 +103,13 @@ func TestBrowserShowsTasks(t *testing.T) {
 func TestBrowserCancelsTask(t *testing.T) {
 	chromium := browsertest.Find(t)
 	store := memory.New()
-	m, err := task.New(t.Context(), task.Config{Store: store})
+	m, err := task.New(t.Context(), task.Options{Store: store})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer m.Close(context.Background())
 	created := create(t, m, "alice", "", wait)
-	page := debugpage.New(debugpage.Config{Store: store, Cancel: m.CancelForOperator})
+	page := debugpage.New(debugpage.Options{Store: store, Cancel: m.CancelForOperator})
 	posted, statuses := make(chan int, 1), make(chan int, 1) // the status of a POST
 	mux := http.NewServeMux()
 	server := httptest.NewServer(mux)

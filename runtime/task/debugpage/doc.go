@@ -2,19 +2,19 @@
 // status, owner and age, and shows the history of each task and the counters of the [task.Manager].
 //
 //	history := debugpage.NewHistory(0)
-//	tasks, err := task.New(ctx, task.Config{Store: store, Audit: history.Add, Queried: history.Respond})
+//	tasks, err := task.New(ctx, task.Options{Store: store, Audit: history.Add, Queried: history.Respond})
 //	…
 //	debug.Handle("/tasks", debugpage.New(debugpage.Of(tasks, store, history)))
 //
 // With a server of package server, the Manager is Server.Tasks after Server.Start, and Audit is
-// Config.Tasks.Hooks.Audit.
+// Options.Tasks.Hooks.Audit.
 //
 // In a fleet, the page of each process shows the tasks of all of them, their holders and the
 // members. It gets the histories of the other processes if each has Queried: history.Respond.
 //
 // The page shows the tasks of every principal, with their ids, and does not authenticate its users.
 // Serve it on a debug port that only operators can reach, never beside the endpoint of the
-// protocol. With Config.Cancel, its users can cancel every task; pages of other sites cannot. The
+// protocol. With Options.Cancel, its users can cancel every task; pages of other sites cannot. The
 // page shows the size of params and outcomes, not their contents.
 //
 // Many of the texts on the page are chosen by peers. They are escaped, truncated if they are long,
@@ -22,7 +22,7 @@
 // that lead to the page itself.
 //
 // The list, and the view of a task that is not terminal, refresh themselves every 5 seconds. A list
-// reads at most Config.MaxTasks tasks; if there are 1000 or more, all lists of the next 5 seconds
+// reads at most Options.MaxTasks tasks; if there are 1000 or more, all lists of the next 5 seconds
 // use them. The history holds a fixed number of events of this process. On a busy receiver it
 // covers only minutes.
 package debugpage

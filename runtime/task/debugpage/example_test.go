@@ -17,7 +17,7 @@ func ExampleNew() {
 	ctx := context.Background()
 	store, history := memory.New(), debugpage.NewHistory(1000)
 	defer store.Close()
-	manager, err := task.New(ctx, task.Config{Store: store, Hooks: task.Hooks{Audit: history.Add}})
+	manager, err := task.New(ctx, task.Options{Store: store, Hooks: task.Hooks{Audit: history.Add}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -42,7 +42,7 @@ func TestFleet(t *testing.T) {
 			return nil, context.Cause(ctx)
 		}
 		history := debugpage.NewHistory(0)
-		m, err := task.New(t.Context(), task.Config{
+		m, err := task.New(t.Context(), task.Options{
 			Store: store, Member: task.Member{Name: name, Labels: []string{"gpu", "of-" + name}}, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return work }}, Logger: slog.New(slog.DiscardHandler),
 			Hooks: task.Hooks{Audit: history.Add, Queried: history.Respond},
 		})
@@ -50,7 +50,7 @@ func TestFleet(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { m.Close(context.Background()) })
-		return m, debugpage.New(debugpage.Config{Store: store, Members: m.Members, TakeOver: m.Internals(taskrules.Caller{}).TakeOver, History: history, Query: m.Internals(taskrules.Caller{}).Query})
+		return m, debugpage.New(debugpage.Options{Store: store, Members: m.Members, TakeOver: m.Internals(taskrules.Caller{}).TakeOver, History: history, Query: m.Internals(taskrules.Caller{}).Query})
 	}
 	first, _ := join("first")
 	second, page := join("second")
@@ -123,7 +123,7 @@ func TestFleetInTrouble(t *testing.T) {
 		f := memory.NewFleet()
 		join := func(name string, respond func([]byte) []byte) (*memory.FleetStore, *task.Manager) {
 			store := f.Store()
-			m, err := task.New(t.Context(), task.Config{
+			m, err := task.New(t.Context(), task.Options{
 				Store: store, Member: task.Member{Name: name, Tools: []string{"other"}}, Logger: slog.New(slog.DiscardHandler), Hooks: task.Hooks{Queried: respond},
 				Recovery: task.Recovery{Recover: func(task.Record) task.Work { return wait }},
 			})
@@ -135,7 +135,7 @@ func TestFleetInTrouble(t *testing.T) {
 		}
 		history := debugpage.NewHistory(0)
 		store, m := join("watcher", history.Respond)
-		page := debugpage.New(debugpage.Config{Store: store, Members: m.Members, Query: m.Internals(taskrules.Caller{}).Query, History: history, Stats: m.Stats})
+		page := debugpage.New(debugpage.Options{Store: store, Members: m.Members, Query: m.Internals(taskrules.Caller{}).Query, History: history, Stats: m.Stats})
 		silent, _ := join("silent", history.Respond)
 		_, draining := join("draining", nil)
 		if err := draining.Drain(t.Context()); err != nil {
@@ -179,7 +179,7 @@ func TestHistoryOfSilentMembers(t *testing.T) {
 		if n := strings.Count(string(response), `"moved"`); n != 1000 {
 			t.Errorf("%d events in a response", n)
 		}
-		page := debugpage.New(debugpage.Config{
+		page := debugpage.New(debugpage.Options{
 			Store: store, History: history,
 			Members: func() []task.Member { return []task.Member{{ID: "1", Name: "first"}, {ID: "2", Name: "second"}} },
 			Query: func(ctx context.Context, request []byte) (map[string][]byte, error) {
@@ -205,7 +205,7 @@ func TestMembersWithoutStore(t *testing.T) {
 		"no answer for 5s": func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			page := debugpage.New(debugpage.Config{
+			page := debugpage.New(debugpage.Options{
 				Store: deadStore{memory.New(), scan},
 				Members: func() []task.Member {
 					return []task.Member{{ID: "1", Name: "first", Lease: time.Minute, Joined: time.Now(), Heard: time.Now()}}
@@ -236,7 +236,7 @@ func (s deadStore) Scan(ctx context.Context) iter.Seq2[task.Record, error] {
 func TestPageSaysForWhatTasksWait(t *testing.T) {
 	f := memory.NewFleet()
 	store := f.Store()
-	m, err := task.New(t.Context(), task.Config{Store: store, Member: task.Member{Tools: []string{}}, Logger: slog.New(slog.DiscardHandler)})
+	m, err := task.New(t.Context(), task.Options{Store: store, Member: task.Member{Tools: []string{}}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +246,7 @@ func TestPageSaysForWhatTasksWait(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page := debugpage.New(debugpage.Config{Store: store, Members: m.Members, WaitsFor: m.Internals(taskrules.Caller{}).WaitsFor})
+	page := debugpage.New(debugpage.Options{Store: store, Members: m.Members, WaitsFor: m.Internals(taskrules.Caller{}).WaitsFor})
 	for _, target := range []string{"/", "/?task=" + created.TaskID} {
 		if got := get(t, page, target, http.StatusOK); !strings.Contains(got, "waits for a process that has the tool &#34;report&#34;") {
 			t.Errorf("%s: %s", target, got)

@@ -18,7 +18,7 @@ import (
 // A History holds the latest events in order. Read events and refused calls do not displace them.
 func TestHistoryKeepsLatestEvents(t *testing.T) {
 	history := debugpage.NewHistory(4)
-	h := debugpage.New(debugpage.Config{Store: memory.New(), History: history})
+	h := debugpage.New(debugpage.Options{Store: memory.New(), History: history})
 	moved := func(n int) task.Event {
 		return task.Event{Kind: task.EventMoved, Task: "one", To: mcp.TaskStatus(fmt.Sprint("status-", n))}
 	}
@@ -45,7 +45,7 @@ func TestHistoryKeepsLatestEvents(t *testing.T) {
 // Many goroutines add events while the page is read.
 func TestHistoryConcurrently(t *testing.T) {
 	history := debugpage.NewHistory(64)
-	h := debugpage.New(debugpage.Config{Store: memory.New(), History: history})
+	h := debugpage.New(debugpage.Options{Store: memory.New(), History: history})
 	var group sync.WaitGroup
 	for range 4 {
 		group.Go(func() {

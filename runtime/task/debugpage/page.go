@@ -22,7 +22,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// Defaults of [Config].
+// Defaults of [Options].
 const (
 	defaultPageSize = 100
 	defaultMaxTasks = 10_000
@@ -41,8 +41,8 @@ const (
 // queryTimeout is how long the view of a task waits for the events of the other members.
 const queryTimeout = time.Second
 
-// Config configures the page.
-type Config struct {
+// Options configures the page.
+type Options struct {
 	// Store contains the tasks. It is required. The page only reads it.
 	Store task.Store
 	// Stats returns the counters, see [task.Manager.Stats]. If it is nil, no counters are shown.
@@ -56,7 +56,7 @@ type Config struct {
 	// nil, the page shows neither members nor the holders of tasks.
 	Members func() []task.Member
 	// Query gets the events of a task from all members of the fleet. All
-	// of them need [History.Respond] as their [task.Config].Hooks.Queried. The view of a task waits at
+	// of them need [History.Respond] as their [task.Options].Hooks.Queried. The view of a task waits at
 	// most a second for them. If Query is nil, the view shows the events of this process only.
 	Query func(ctx context.Context, request []byte) (map[string][]byte, error)
 	// WaitsFor says for what a task waits that no process runs. The
@@ -75,12 +75,12 @@ type Config struct {
 	MaxTasks int
 }
 
-// Of returns the Config of the page for the tasks of a Manager: all views and all operations that
-// its process has. The store is that of m. The history, whose Add is the Audit of [task.Config],
+// Of returns the Options of the page for the tasks of a Manager: all views and all operations that
+// its process has. The store is that of m. The history, whose Add is the Audit of [task.Options],
 // and whose Respond is its Queried in a fleet, may be nil. Clear Cancel and TakeOver for a page that
 // can only be read.
-func Of(m *task.Manager, store task.Store, history *History) Config {
-	cfg := Config{Store: store, Stats: m.Stats, History: history, Cancel: m.CancelForOperator, WaitsFor: m.Internals(taskrules.Caller{}).WaitsFor}
+func Of(m *task.Manager, store task.Store, history *History) Options {
+	cfg := Options{Store: store, Stats: m.Stats, History: history, Cancel: m.CancelForOperator, WaitsFor: m.Internals(taskrules.Caller{}).WaitsFor}
 	if m.Members() != nil {
 		cfg.Members, cfg.Query, cfg.TakeOver = m.Members, m.Internals(taskrules.Caller{}).Query, m.Internals(taskrules.Caller{}).TakeOver
 	}
@@ -95,7 +95,7 @@ func Of(m *task.Manager, store task.Store, history *History) Config {
 // too, or one of cfg.Hosts.
 //
 // New panics if cfg has no Store.
-func New(cfg Config) http.Handler {
+func New(cfg Options) http.Handler {
 	if cfg.Store == nil {
 		panic("debugpage: no store")
 	}
@@ -105,7 +105,7 @@ func New(cfg Config) http.Handler {
 	if cfg.MaxTasks <= 0 {
 		cfg.MaxTasks = defaultMaxTasks
 	}
-	return &page{Config: cfg, template: template.Must(template.New("").Funcs(functions).Parse(text))}
+	return &page{Options: cfg, template: template.Must(template.New("").Funcs(functions).Parse(text))}
 }
 
 //go:embed page.html
@@ -118,7 +118,7 @@ var style []byte
 const policy = "default-src 'none'; style-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
 
 type page struct {
-	Config
+	Options
 	template *template.Template
 	origin   http.CrossOriginProtection
 
@@ -408,7 +408,7 @@ type taskView struct {
 	Journal    []task.Entry // at most maxEntries
 	Earlier    int          // number of entries before those of Journal
 	Unread     string       // why the journal cannot be read; "" if it was
-	HasHistory bool         // Config.History is set
+	HasHistory bool         // Options.History is set
 	History    []event
 	Silent     []string // names of the members whose events are missing
 }

@@ -101,7 +101,7 @@ func TestHostileTextsAreEscaped(t *testing.T) {
 	pages := func(text string) (list []string) {
 		store, history := fill(t, text)
 		cancel := func(context.Context, string) (mcp.Task, error) { return mcp.Task{}, nil }
-		h := debugpage.New(debugpage.Config{
+		h := debugpage.New(debugpage.Options{
 			Store: store, History: history, Stats: func() task.Stats { return task.Stats{} }, Cancel: cancel,
 			TakeOver: func(context.Context, string) error { return nil },
 			Members: func() []task.Member {
@@ -137,7 +137,7 @@ func TestLongTextsAreTruncated(t *testing.T) {
 	text := strings.Repeat("<é>", 100_000)
 	put(t, store, task.Record{ID: "long", Owner: "alice", Status: mcp.TaskStatusWorking, StatusMessage: text, Method: text})
 	history.Add(task.Event{Kind: task.EventRefused, Principal: "alice", Task: text, Method: text, Err: errors.New(text)})
-	h := debugpage.New(debugpage.Config{Store: store, History: history})
+	h := debugpage.New(debugpage.Options{Store: store, History: history})
 	for _, view := range []string{"/", "/?task=long"} {
 		if page := get(t, h, view, http.StatusOK); len(page) > 40_000 || !strings.Contains(page, "…") || strings.Contains(page, "\ufffd") {
 			t.Errorf("%s: a page of %d bytes\n%.5000s", view, len(page), page)
@@ -146,7 +146,7 @@ func TestLongTextsAreTruncated(t *testing.T) {
 }
 
 func TestResponseHeaders(t *testing.T) {
-	h := debugpage.New(debugpage.Config{Store: memory.New()})
+	h := debugpage.New(debugpage.Options{Store: memory.New()})
 	server := httptest.NewServer(h)
 	defer server.Close()
 	tests := []struct {
@@ -189,13 +189,13 @@ func TestResponseHeaders(t *testing.T) {
 
 func TestPostCancelsTask(t *testing.T) {
 	store := memory.New()
-	m, err := task.New(t.Context(), task.Config{Store: store})
+	m, err := task.New(t.Context(), task.Options{Store: store})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer m.Close(context.Background())
-	writable := debugpage.New(debugpage.Config{Store: store, Cancel: m.CancelForOperator})
-	readOnly := debugpage.New(debugpage.Config{Store: store})
+	writable := debugpage.New(debugpage.Options{Store: store, Cancel: m.CancelForOperator})
+	readOnly := debugpage.New(debugpage.Options{Store: store})
 	form := regexp.MustCompile(`<form method="post" action="([^"]*)">`)
 	for _, test := range []struct {
 		name         string
@@ -260,7 +260,7 @@ func TestViewsRefreshThemselves(t *testing.T) {
 	store := memory.New()
 	put(t, store, task.Record{ID: "live", Status: mcp.TaskStatusWorking, Name: "render"})
 	put(t, store, task.Record{ID: "over", Status: mcp.TaskStatusCompleted})
-	h := debugpage.New(debugpage.Config{Store: store})
+	h := debugpage.New(debugpage.Options{Store: store})
 	for view, want := range map[string]bool{"/": true, "/?refresh=off": false, "/?order=newest&refresh=off": false, "/?task=live": true, "/?task=over": false, "/?status=all": true} {
 		page := get(t, h, view, http.StatusOK)
 		if got := strings.Contains(page, `<meta http-equiv="refresh" content="5">`); got != want {
@@ -294,7 +294,7 @@ func TestPagesOfList(t *testing.T) {
 		}
 		put(t, store, r)
 	}
-	h := debugpage.New(debugpage.Config{Store: store, PageSize: 7})
+	h := debugpage.New(debugpage.Options{Store: store, PageSize: 7})
 	id := regexp.MustCompile(`<td class="id"><a href="\?task=([^"]*)">`)
 	next := regexp.MustCompile(`<a href="([^"]*)">next page</a>`)
 	for _, order := range []string{"", "newest"} {
@@ -335,7 +335,7 @@ func BenchmarkList(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	h := debugpage.New(debugpage.Config{Store: store})
+	h := debugpage.New(debugpage.Options{Store: store})
 	for b.Loop() {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/", nil))
@@ -347,7 +347,7 @@ func BenchmarkList(b *testing.B) {
 
 // In a DNS rebinding attack, a web page makes its own host name resolve to the debug port.
 func TestForeignHostNamesAreRefused(t *testing.T) {
-	h := debugpage.New(debugpage.Config{Store: memory.New(), Hosts: []string{"tasks.example.com"}})
+	h := debugpage.New(debugpage.Options{Store: memory.New(), Hosts: []string{"tasks.example.com"}})
 	for _, test := range []struct {
 		local, host string
 		want        int
@@ -406,7 +406,7 @@ func TestLargeStoreIsNotScannedByEachView(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		h := debugpage.New(debugpage.Config{Store: store, MaxTasks: limit})
+		h := debugpage.New(debugpage.Options{Store: store, MaxTasks: limit})
 		for range 10 {
 			if list := get(t, h, "/", http.StatusOK); !strings.Contains(list, "The store has more than 1200 tasks") {
 				t.Fatalf("the list does not say that it is not complete:\n%s", list)
@@ -438,7 +438,7 @@ func TestChangesAreConfirmed(t *testing.T) {
 	if _, err := store.Create(t.Context(), task.Record{ID: "one", Owner: "ada", Status: mcp.TaskStatusWorking, Restartable: true, Created: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
-	h := debugpage.New(debugpage.Config{
+	h := debugpage.New(debugpage.Options{
 		Store: store, TakeOver: func(context.Context, string) error { return nil },
 		Cancel: func(context.Context, string) (mcp.Task, error) { return mcp.Task{}, nil },
 	})
@@ -474,7 +474,7 @@ func TestViewShowsUndosAndAttempts(t *testing.T) {
 		ID: "a", Status: mcp.TaskStatusWorking, Created: at, Updated: at, Restartable: true,
 		Durable: &task.Durable{Version: "1", Undos: 1, Undo: taskrules.UndoCancelled, UndoSince: at, Recorded: len(entries), Entries: entries},
 	})
-	page := get(t, debugpage.New(debugpage.Config{Store: store}), "/?task=a", http.StatusOK)
+	page := get(t, debugpage.New(debugpage.Options{Store: store}), "/?task=a", http.StatusOK)
 	text := strings.Join(strings.Fields(tag.ReplaceAllString(page, " ")), " ")
 	for _, want := range []string{
 		"undoes what it has done since 2026-01-02 03:04:05.000 UTC because the task was cancelled, undos registered: 1",

@@ -6,7 +6,7 @@
 //	…
 //	store, err := jetstream.Open(ctx, js, jetstream.Options{Replicas: 3})
 //	…
-//	s := server.New("shop", "1.0.0", &server.Config{Tasks: task.Config{Store: store}})
+//	s := server.New("shop", "1.0.0", &server.Options{Tasks: task.Options{Store: store}})
 //
 // # Guarantees
 //

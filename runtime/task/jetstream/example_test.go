@@ -29,7 +29,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	s := server.New("studio", "1.0.0", &server.Config{Tasks: task.Config{Store: store}})
+	s := server.New("studio", "1.0.0", &server.Options{Tasks: task.Options{Store: store}})
 	server.AddTool(s, "render", "Renders a film.", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 		// What is recorded once is not rendered again, whichever process continues.
 		return server.Step(ctx, c, "frame", func(context.Context) (string, error) { return "ready", nil })

@@ -924,7 +924,7 @@ func TestFullStreamShedsLoad(t *testing.T) {
 	t.Parallel()
 	c := natstest.Run(t, 1)
 	s := open(t, c.JetStream(t), jetstream.Options{Storage: natsjs.MemoryStorage, MaxBytes: 2 << 20})
-	m, err := task.New(t.Context(), task.Config{Store: s, Limits: task.Limits{Bytes: -1}, Logger: slog.New(slog.DiscardHandler)})
+	m, err := task.New(t.Context(), task.Options{Store: s, Limits: task.Limits{Bytes: -1}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -999,7 +999,7 @@ func TestTooLargeForStore(t *testing.T) {
 	t.Parallel()
 	c := natstest.Run(t, 1, func(o *server.Options) { o.MaxPayload = 8192 })
 	s := open(t, c.JetStream(t), overMemory)
-	m, err := task.New(t.Context(), task.Config{
+	m, err := task.New(t.Context(), task.Options{
 		Store: s, Limits: task.Limits{Journal: -1, Bytes: -1}, Logger: slog.New(slog.DiscardHandler), Recovery: task.Recovery{Recover: func(task.Record) task.Work { return nil }},
 	})
 	if err != nil {

@@ -143,7 +143,7 @@ func fleetSuite(t *testing.T, c *natstest.Cluster, options jetstream.Options) {
 // manager returns a Manager of the fleet whose restartable work is work.
 func manager(t *testing.T, s *jetstream.Store, name string, work task.Work) *task.Manager {
 	t.Helper()
-	m, err := task.New(t.Context(), task.Config{
+	m, err := task.New(t.Context(), task.Options{
 		Store: s, Member: task.Member{Name: name, Lease: 3 * time.Second}, Logger: slog.New(slog.DiscardHandler),
 		Recovery: task.Recovery{Recover: func(task.Record) task.Work { return work }},
 	})

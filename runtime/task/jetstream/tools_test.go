@@ -25,7 +25,7 @@ func TestMembersWithoutTheToolAreOfferedNoTasks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := task.New(t.Context(), task.Config{
+		m, err := task.New(t.Context(), task.Options{
 			Store: store, Member: task.Member{Name: name, Lease: time.Minute, Tools: tools},
 			Recovery: task.Recovery{Recover: func(r task.Record) task.Work {
 				if !slices.Contains(known, r.Name) {

@@ -90,8 +90,8 @@ func work(urls, log string) error {
 }
 
 // faultConfig returns the configuration of a member that runs the given tools.
-func faultConfig(s *jetstream.Store, tools []string) task.Config {
-	return task.Config{
+func faultConfig(s *jetstream.Store, tools []string) task.Options {
+	return task.Options{
 		Store: s, Member: task.Member{Tools: tools, Lease: faultLease}, Logger: slog.New(slog.DiscardHandler),
 		Recovery: task.Recovery{MaxReruns: -1, ParkAfter: 300 * time.Millisecond}, Limits: task.Limits{Rate: -1}, TTL: task.TTL{Unlimited: true},
 	}

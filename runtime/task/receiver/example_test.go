@@ -14,14 +14,14 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
-// A session.Config whose handler serves plain calls and tasks. After a restart, the same handler
+// An session.Options whose handler serves plain calls and tasks. After a restart, the same handler
 // serves unfinished tasks again.
 func ExampleAttach() {
 	ctx := context.Background()
 	handler := func(context.Context, *session.Request) (codec.Encoder, error) {
 		return session.Raw(`{"content":[]}`), nil
 	}
-	manager, err := task.New(ctx, task.Config{
+	manager, err := task.New(ctx, task.Options{
 		Store:    memory.New(),
 		Recovery: task.Recovery{Recover: func(r task.Record) task.Work { return receiver.Work(handler, r) }},
 	})
@@ -29,7 +29,7 @@ func ExampleAttach() {
 		log.Fatal(err)
 	}
 	defer manager.Close(ctx)
-	cfg := &session.Config{Handler: handler}
+	cfg := &session.Options{Handler: handler}
 	receiver.Attach(cfg, receiver.Options{Manager: manager})
 	near, far := inmemory.Pair(inmemory.Options{})
 	server := session.Serve(far, &mcp.InitializeResult{Capabilities: mcp.ServerCapabilities{

@@ -2,7 +2,7 @@
 // [task.Manager] and serves the peer's tasks/* requests. It works in both roles: for a server that
 // runs tool calls, and for a client that runs sampling and elicitation.
 //
-//	cfg := &session.Config{Handler: handler}
+//	cfg := &session.Options{Handler: handler}
 //	receiver.Attach(cfg, receiver.Options{Manager: manager})
 //
 // The declared capabilities determine which requests can be tasks, and whether tasks can be listed
@@ -69,7 +69,7 @@ type Support struct {
 	// After is how long a request of a client with the Tasks extension runs before it becomes a
 	// task; see [Middleware]. A request that finishes earlier stays a plain one. 0 means a
 	// second. With a negative value, if Mode is required, if Runner or Labels are set, and if the
-	// number of calls is limited (see [task.Config].Limits.Tool), the request is a task from its
+	// number of calls is limited (see [task.Options].Limits.Tool), the request is a task from its
 	// beginning; if it continues the input rounds of a plain request, it becomes a task after a
 	// millisecond. In sessions, clients ask for tasks, and After has no effect.
 	After time.Duration
@@ -100,7 +100,7 @@ func (s *Support) work(next session.Handler, req *session.Request) task.Work {
 // The handler serves a request that runs as a task like a plain one. Its context ends with the
 // task, not with the request, and [session.PeerFrom] returns the requestor of the task, even after
 // it has reconnected.
-func Attach(cfg *session.Config, o Options) {
+func Attach(cfg *session.Options, o Options) {
 	cfg.Hooks.Receiving = append(cfg.Hooks.Receiving, Middleware(o))
 	cfg.Hooks.Sending = append(cfg.Hooks.Sending, relate)
 }

@@ -36,7 +36,7 @@ type fixture struct {
 	client  *session.Session
 	server  *session.Session
 	manager *task.Manager
-	config  session.Config // of the server
+	config  session.Options // of the server
 
 	mu       sync.Mutex
 	received []string // requests and notifications at the client: method and params
@@ -77,7 +77,7 @@ func (f *fixture) callUnchecked(method, params string) (string, error) {
 }
 
 type config struct {
-	manager task.Config
+	manager task.Options
 	tools   map[string]session.Handler
 	support map[string]receiver.Support
 	caps    *mcp.ServerCapabilitiesTasks
@@ -276,7 +276,7 @@ func TestTaskOverTheWire(t *testing.T) {
 // Proves TASK-34.
 func TestUnlimitedTaskHasTTLOfNull(t *testing.T) {
 	c := config{
-		manager: task.Config{TTL: task.TTL{Unlimited: true}}, caps: receiver.ServerCapabilities(true),
+		manager: task.Options{TTL: task.TTL{Unlimited: true}}, caps: receiver.ServerCapabilities(true),
 		tools: map[string]session.Handler{"t": blockUntilDone}, support: optional("t"),
 	}
 	runInBubble(t, c, func(t *testing.T, f *fixture) {
@@ -361,7 +361,7 @@ func TestUndeclaredTasksAreNotServed(t *testing.T) {
 // Proves TASK-18.
 func TestClientIsReceiver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, err := task.New(t.Context(), task.Config{Store: memory.New()})
+		m, err := task.New(t.Context(), task.Options{Store: memory.New()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -583,7 +583,7 @@ func TestImmediateResponse(t *testing.T) {
 // Proves TASK-68.
 func TestTaskSurvivesReconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, err := task.New(t.Context(), task.Config{Store: memory.New()})
+		m, err := task.New(t.Context(), task.Options{Store: memory.New()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -676,7 +676,7 @@ func TestWorkIsRerun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := task.New(t.Context(), task.Config{Store: store, Recovery: task.Recovery{Recover: func(r task.Record) task.Work { return receiver.Work(handler, r) }}})
+		m, err := task.New(t.Context(), task.Options{Store: store, Recovery: task.Recovery{Recover: func(r task.Record) task.Work { return receiver.Work(handler, r) }}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -807,7 +807,7 @@ func (q *queue) Cancel(context.Context, string) error { return nil }
 func TestToolRunsAsJob(t *testing.T) {
 	q := new(queue)
 	c := config{
-		manager: task.Config{Jobs: map[string]task.Jobs{"queue": q}},
+		manager: task.Options{Jobs: map[string]task.Jobs{"queue": q}},
 		caps:    receiver.ServerCapabilities(false),
 		tools:   map[string]session.Handler{"t": returns(`{"content":[],"plain":true}`)},
 		support: map[string]receiver.Support{"t": {Mode: mcp.TaskSupportOptional, Runner: "queue"}},
@@ -1138,12 +1138,12 @@ func TestTaskDoesNotRetainMessage(t *testing.T) {
 func TestMethodsAreDeclaredSeparately(t *testing.T) {
 	for _, sampling := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			m, err := task.New(t.Context(), task.Config{Store: memory.New(), Updates: task.Updates{Quiet: true}})
+			m, err := task.New(t.Context(), task.Options{Store: memory.New(), Updates: task.Updates{Quiet: true}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer m.Close(context.Background())
-			cfg := session.Config{Handler: sessiontest.Methods(nil, returns(`{"plain":1}`))}
+			cfg := session.Options{Handler: sessiontest.Methods(nil, returns(`{"plain":1}`))}
 			receiver.Attach(&cfg, receiver.Options{Manager: m})
 			a, b := inmemory.Pair(inmemory.Options{})
 			defer b.Close()

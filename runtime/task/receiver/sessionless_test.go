@@ -85,7 +85,7 @@ func member(t *testing.T, object string, path ...string) string {
 	return strings.Trim(string(raw), `"`)
 }
 
-func newManager(t *testing.T, cfg task.Config) *task.Manager {
+func newManager(t *testing.T, cfg task.Options) *task.Manager {
 	t.Helper()
 	cfg.Store = memory.New()
 	m, err := task.New(t.Context(), cfg)
@@ -100,7 +100,7 @@ func TestSessionsServesRequestsWithoutSession(t *testing.T) {
 	for _, reachable := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			to := new(recorder)
-			o := receiver.Options{Manager: newManager(t, task.Config{})}
+			o := receiver.Options{Manager: newManager(t, task.Options{})}
 			if reachable {
 				o.Requestor = func(context.Context, *session.Request) task.Requestor { return to }
 			}
@@ -166,7 +166,7 @@ func extension(m *task.Manager, tool func(ctx context.Context, pending rerun.Pen
 func TestPromote(t *testing.T) {
 	promotable := func(p rerun.Pending) { p.BeforeTask(func(promote rerun.Promote) { promote(nil) }) }
 	for name, test := range map[string]struct {
-		cfg  task.Config
+		cfg  task.Options
 		tool func(ctx context.Context, p rerun.Pending) error
 		want string // of the error of the tool; "task" if there is none and the call is a task
 	}{
@@ -188,11 +188,11 @@ func TestPromote(t *testing.T) {
 			p.BeforeTask(func(rerun.Promote) {})
 			return p.Promote(ctx)
 		}, want: "cannot become a task"},
-		"respects limits": {cfg: task.Config{Limits: task.Limits{Bytes: 1}}, tool: func(ctx context.Context, p rerun.Pending) error {
+		"respects limits": {cfg: task.Options{Limits: task.Limits{Bytes: 1}}, tool: func(ctx context.Context, p rerun.Pending) error {
 			promotable(p)
 			return p.Promote(ctx)
 		}, want: "limit"},
-		"repeats the refusal": {cfg: task.Config{Limits: task.Limits{Bytes: 1}}, tool: func(ctx context.Context, p rerun.Pending) error {
+		"repeats the refusal": {cfg: task.Options{Limits: task.Limits{Bytes: 1}}, tool: func(ctx context.Context, p rerun.Pending) error {
 			promotable(p)
 			time.Sleep(2 * time.Minute)
 			return p.Promote(ctx)
@@ -234,7 +234,7 @@ func TestPromote(t *testing.T) {
 
 func TestPromoteOfCancelledRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newManager(t, task.Config{})
+		m := newManager(t, task.Options{})
 		var refusal error
 		h := extension(m, func(ctx context.Context, p rerun.Pending) (codec.Encoder, error) {
 			p.BeforeTask(func(promote rerun.Promote) { promote(nil) })
@@ -280,7 +280,7 @@ func (s endingStore) Get(ctx context.Context, id string) (task.Record, error) {
 
 // A request that ends because the session shuts down fails with the error that says so.
 func TestRequestFailsWithCauseOfItsEnd(t *testing.T) {
-	m, err := task.New(t.Context(), task.Config{Store: endingStore{memory.New()}})
+	m, err := task.New(t.Context(), task.Options{Store: endingStore{memory.New()}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,20 +26,20 @@ func (tools) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.Ca
 
 // connect returns a client of a server that runs tools as tasks, and a function that closes both.
 func connect(ctx context.Context) (client *session.Session, tasks *requestor.Tasks, end func()) {
-	manager, err := task.New(ctx, task.Config{Store: memory.New()})
+	manager, err := task.New(ctx, task.Options{Store: memory.New()})
 	if err != nil {
 		log.Fatal(err)
 	}
 	near, far := inmemory.Pair(inmemory.Options{})
 
-	serverConfig := &session.Config{Handler: sessiontest.ServerHandler(tools{}, nil)}
+	serverConfig := &session.Options{Handler: sessiontest.ServerHandler(tools{}, nil)}
 	receiver.Attach(serverConfig, receiver.Options{Manager: manager})
 	server := session.Serve(far, &mcp.InitializeResult{Capabilities: mcp.ServerCapabilities{
 		Tools: new(mcp.ServerCapabilitiesTools),
 		Tasks: receiver.ServerCapabilities(true),
 	}}, serverConfig)
 
-	clientConfig := new(session.Config)
+	clientConfig := new(session.Options)
 	tasks = requestor.Attach(clientConfig)
 	client, err = session.Connect(ctx, near, new(mcp.InitializeRequestParams), clientConfig)
 	if err != nil {

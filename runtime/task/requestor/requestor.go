@@ -66,7 +66,7 @@ type taskKey struct {
 //
 // In revisions without sessions, it follows tasks of the Tasks extension, which the client must
 // have declared in its capabilities.
-func Attach(cfg *session.Config) *Tasks { return internals{}.Attach(cfg, respond, nil) }
+func Attach(cfg *session.Options) *Tasks { return internals{}.Attach(cfg, respond, nil) }
 
 // internals are the functions that only packages of this module call.
 type internals struct{}
@@ -76,7 +76,7 @@ func Internals(taskrules.Caller) internals { return internals{} }
 
 // Attach is the function Attach for a client that has functions of its own to respond to input
 // requests and to watch tasks of the Tasks extension; see the fields of [Tasks].
-func (internals) Attach(cfg *session.Config, respond func(ctx context.Context, req *session.Request) (json.RawMessage, error), watch func(id string, reported func(bool)) (stop func())) *Tasks {
+func (internals) Attach(cfg *session.Options, respond func(ctx context.Context, req *session.Request) (json.RawMessage, error), watch func(id string, reported func(bool)) (stop func())) *Tasks {
 	t := &Tasks{log: boundary.Logger(cfg.Logger), respond: respond, watch: watch, handles: map[taskKey]*follower{}}
 	if cfg.Internals(boundary.Caller{}).ExtensionMethods == nil {
 		cfg.Internals(boundary.Caller{}).ExtensionMethods = tasks.RevisionExtTasks.Has

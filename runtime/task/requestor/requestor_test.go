@@ -75,7 +75,7 @@ type server struct {
 
 func newServer(t *testing.T, handler session.Handler) *server {
 	t.Helper()
-	m, err := task.New(t.Context(), task.Config{Store: memory.New()})
+	m, err := task.New(t.Context(), task.Options{Store: memory.New()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -746,7 +746,7 @@ func TestUndeclaredTasksAreNotRequested(t *testing.T) {
 // A server requests sampling and elicitation as tasks.
 func TestServerIsRequestor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, err := task.New(t.Context(), task.Config{Store: memory.New()})
+		m, err := task.New(t.Context(), task.Options{Store: memory.New()})
 		if err != nil {
 			t.Fatal(err)
 		}

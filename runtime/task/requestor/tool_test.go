@@ -41,7 +41,7 @@ func TestToolSupportIsRespected(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m, err := task.New(t.Context(), task.Config{Store: memory.New()})
+				m, err := task.New(t.Context(), task.Options{Store: memory.New()})
 				if err != nil {
 					t.Fatal(err)
 				}

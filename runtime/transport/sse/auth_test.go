@@ -26,7 +26,7 @@ type protected struct {
 
 func newProtected(t *testing.T) *protected {
 	start := time.Now()
-	p, err := auth.NewProtector(auth.Config{
+	p, err := auth.NewProtector(auth.Options{
 		Resource: protectedURL, Issuers: []string{"https://as.example.com"},
 		Verifier: auth.VerifierFunc(func(_ context.Context, c *auth.Credentials) (*auth.Identity, error) {
 			list := strings.Split(c.Token.Reveal(), "/")

@@ -147,7 +147,7 @@ func TestServerLimitsRequestsOfAllConnections(t *testing.T) {
 				_, next = open(t, u, "X-From", from)
 				to := endpoint(t, u, next())
 				session.Serve(<-conns, &mcp.InitializeResult{Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}}},
-					&session.Config{Handler: sessiontest.ServerHandler(blocking{started: started, release: release}, nil)})
+					&session.Options{Handler: sessiontest.ServerHandler(blocking{started: started, release: release}, nil)})
 				send := func(text string) {
 					if got, answer := post(t, to, text, "X-From", from); got != http.StatusAccepted {
 						t.Fatalf("%d %s", got, answer)

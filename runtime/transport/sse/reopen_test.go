@@ -37,7 +37,7 @@ func startTestServer(t *testing.T) *testServer {
 	s := &testServer{sessions: make(chan *session.Session, 10), asked: make(chan bool, 10), rejected: make(chan bool, 1)}
 	s.revision.Store(mcp.Revision(""))
 	h := sse.NewHandler(func(_ *http.Request, conn transport.Conn) {
-		cfg := &session.Config{Handler: s.handle}
+		cfg := &session.Options{Handler: s.handle}
 		if r := s.revision.Load().(mcp.Revision); r != "" {
 			cfg.Revisions = []mcp.Revision{r}
 		}
@@ -109,7 +109,7 @@ func (s *testServer) connect(t *testing.T, g blockingClient) (c *session.Session
 	c, err := session.Connect(t.Context(), dial(t, s.url, o), &mcp.InitializeRequestParams{
 		ClientInfo:   mcp.Implementation{Name: "test client", Version: "1"},
 		Capabilities: mcp.ClientCapabilities{Roots: &mcp.ClientCapabilitiesRoots{}},
-	}, &session.Config{
+	}, &session.Options{
 		Handler: sessiontest.ClientHandler(g, nil),
 		Hooks:   session.Hooks{Reopened: func(result *mcp.InitializeResult) { reopened <- result.ServerInfo.Name }},
 	})

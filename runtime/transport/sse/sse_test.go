@@ -100,7 +100,7 @@ func TestConcurrentSessions(t *testing.T) {
 			c := dial(t, u, httpclient.Options{})
 			s, err := session.Connect(t.Context(), c, &mcp.InitializeRequestParams{
 				Capabilities: mcp.ClientCapabilities{Sampling: &mcp.ClientCapabilitiesSampling{}},
-			}, &session.Config{Handler: sessiontest.ClientHandler(model{}, nil)})
+			}, &session.Options{Handler: sessiontest.ClientHandler(model{}, nil)})
 			if err != nil {
 				t.Error(err)
 				return
@@ -118,7 +118,7 @@ func TestConcurrentSessions(t *testing.T) {
 	}
 	for range 20 {
 		s := session.Serve(<-conns, &mcp.InitializeResult{Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}}},
-			&session.Config{Handler: sessiontest.ServerHandler(tools{}, nil)})
+			&session.Options{Handler: sessiontest.ServerHandler(tools{}, nil)})
 		defer func() { <-s.Done() }() // when the client disconnects
 	}
 	wg.Wait()

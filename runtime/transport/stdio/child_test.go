@@ -80,7 +80,7 @@ func server() {
 	s := session.Serve(conn, &mcp.InitializeResult{
 		Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}},
 		ServerInfo:   mcp.Implementation{Name: "child", Version: "1"},
-	}, &session.Config{Handler: sessiontest.ServerHandler(tools{}, nil)})
+	}, &session.Options{Handler: sessiontest.ServerHandler(tools{}, nil)})
 	if err := s.Wait(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -248,7 +248,7 @@ func TestClientWritesOnlyMessagesToStdin(t *testing.T) {
 	if err := p.Write(t.Context(), transport.Message{Text: []byte("{\n\"jsonrpc\":\"2.0\",\r\n\"method\":\"x\"\n}\n")}); err != nil {
 		t.Fatal(err)
 	}
-	_, err = session.Connect(t.Context(), p, nil, &session.Config{Timeouts: session.Timeouts{Request: 300 * time.Millisecond}})
+	_, err = session.Connect(t.Context(), p, nil, &session.Options{Timeouts: session.Timeouts{Request: 300 * time.Millisecond}})
 	if !errors.Is(err, session.ErrTimeout) {
 		t.Errorf("got %v, want %v", err, session.ErrTimeout)
 	}

@@ -114,7 +114,7 @@ func TestCloseEndsAllExchanges(t *testing.T) {
 func TestClientOutlivesNetworkOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeServer(t)
-		s := f.connect(f.options(), &session.Config{})
+		s := f.connect(f.options(), &session.Options{})
 		var outage atomic.Bool
 		f.other = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
 			if outage.Load() && r.Method == "POST" {

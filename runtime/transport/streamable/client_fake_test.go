@@ -262,7 +262,7 @@ func (f *fakeServer) dial(o streamable.ClientOptions) dialed {
 
 // connect opens a session with the server, and empties the log. The session is closed at the end of
 // the test.
-func (f *fakeServer) connect(o streamable.ClientOptions, cfg *session.Config) *session.Session {
+func (f *fakeServer) connect(o streamable.ClientOptions, cfg *session.Options) *session.Session {
 	f.t.Helper()
 	s, err := session.Connect(f.t.Context(), f.dial(o), &mcp.InitializeRequestParams{
 		ClientInfo:   mcp.Implementation{Name: "c", Version: "1"},

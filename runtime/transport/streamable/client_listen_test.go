@@ -105,7 +105,7 @@ func TestStandingStreamSurvivesAnswersOfProxy(t *testing.T) {
 					return true
 				}
 				changed := make(chan struct{})
-				f.connect(f.options(), &session.Config{Handler: func(context.Context, *session.Request) (codec.Encoder, error) {
+				f.connect(f.options(), &session.Options{Handler: func(context.Context, *session.Request) (codec.Encoder, error) {
 					close(changed)
 					return nil, nil
 				}})

@@ -101,7 +101,7 @@ func (f *modernServer) connect(revisions ...mcp.Revision) (*session.Session, err
 		return nil, err
 	}
 	params := &mcp.InitializeRequestParams{ClientInfo: mcp.Implementation{Name: "c", Version: "1"}}
-	return session.Connect(f.t.Context(), conn, params, &session.Config{Revisions: revisions})
+	return session.Connect(f.t.Context(), conn, params, &session.Options{Revisions: revisions})
 }
 
 // open is connect that must succeed.

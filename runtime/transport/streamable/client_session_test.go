@@ -31,7 +31,7 @@ func TestClientReopensDroppedSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeServer(t)
 		reopened := make(chan *mcp.InitializeResult, 1)
-		s := f.connect(f.options(), &session.Config{Hooks: session.Hooks{Reopened: func(result *mcp.InitializeResult) { reopened <- result }}})
+		s := f.connect(f.options(), &session.Options{Hooks: session.Hooks{Reopened: func(result *mcp.InitializeResult) { reopened <- result }}})
 		f.drop()
 		var wg sync.WaitGroup
 		for range 3 { // concurrent pings open only one new session
@@ -213,7 +213,7 @@ func testDroppedSessions(t *testing.T, accepted int) {
 		o.NoListen = true
 		var s *session.Session
 		connected := make(chan bool)
-		cfg := &session.Config{Timeouts: session.Timeouts{Request: -1}, Hooks: session.Hooks{Reopened: func(*mcp.InitializeResult) {
+		cfg := &session.Options{Timeouts: session.Timeouts{Request: -1}, Hooks: session.Hooks{Reopened: func(*mcp.InitializeResult) {
 			<-connected
 			for range accepted + 1 {
 				s.Ping(context.Background())
@@ -252,7 +252,7 @@ func TestClientBacksOffWhenInitializeIsUnanswered(t *testing.T) {
 		f := newFakeServer(t)
 		o := f.options()
 		o.NoListen = true
-		s := f.connect(o, &session.Config{Timeouts: session.Timeouts{Request: -1}})
+		s := f.connect(o, &session.Options{Timeouts: session.Timeouts{Request: -1}})
 		var attempts atomic.Int64
 		f.initialize = func(w http.ResponseWriter, _ *http.Request) bool {
 			if attempts.Add(1) > 1000 {
@@ -282,7 +282,7 @@ func TestClientDoesNotRepeatAcceptedRequests(t *testing.T) {
 			}
 			stream(w)("id: 1\ndata: %s\n\n", `{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
 		}
-		s := f.connect(f.options(), &session.Config{Handler: sessiontest.ClientHandler(blockingClient{cancelled: cancelled}, nil)})
+		s := f.connect(f.options(), &session.Options{Handler: sessiontest.ClientHandler(blockingClient{cancelled: cancelled}, nil)})
 		answer := make(chan error)
 		go func() {
 			_, err := s.Call(t.Context(), "tools/list", nil)
@@ -364,7 +364,7 @@ func TestRejectedAnswerRevealsDroppedSession(t *testing.T) {
 			return true
 		}
 		dropped := make(chan bool)
-		f.connect(f.options(), &session.Config{Handler: func(context.Context, *session.Request) (codec.Encoder, error) {
+		f.connect(f.options(), &session.Options{Handler: func(context.Context, *session.Request) (codec.Encoder, error) {
 			<-dropped
 			return session.Raw(`{"roots":[]}`), nil
 		}})
@@ -683,7 +683,7 @@ func TestClientResumesAfterCutAtEveryByte(t *testing.T) {
 				return true
 			}
 			logs := make(chan string, 10)
-			s := f.connect(f.options(), &session.Config{Handler: sessiontest.ClientHandler(mcp.UnimplementedClientHandler{}, logger{logs: logs})})
+			s := f.connect(f.options(), &session.Options{Handler: sessiontest.ClientHandler(mcp.UnimplementedClientHandler{}, logger{logs: logs})})
 			if _, err := (mcp.ToServer{Caller: s}).ListTools(t.Context(), nil); err != nil {
 				t.Errorf("cut at %d: %v", cut, err)
 			}
@@ -807,7 +807,7 @@ func TestErrorsAndLogsOmitSessionID(t *testing.T) {
 				var log lines
 				o := f.options()
 				o.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-				s := f.connect(o, &session.Config{Logger: o.Logger})
+				s := f.connect(o, &session.Options{Logger: o.Logger})
 				f.call = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) { fail(f, w, r, m) }
 				f.other = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
 					fail(f, w, r, m)
@@ -928,7 +928,7 @@ func TestUnresponsiveServerIsReopened(t *testing.T) {
 			return hangs.Load()
 		}
 		reopened := make(chan bool, 1)
-		s := f.connect(f.options(), &session.Config{Timeouts: session.Timeouts{KeepAlive: 10 * time.Second}, Hooks: session.Hooks{Reopened: func(*mcp.InitializeResult) { reopened <- true }}})
+		s := f.connect(f.options(), &session.Options{Timeouts: session.Timeouts{KeepAlive: 10 * time.Second}, Hooks: session.Hooks{Reopened: func(*mcp.InitializeResult) { reopened <- true }}})
 		hangs.Store(true)
 		_, err := s.Call(t.Context(), "tools/list", nil)
 		lost, ok := errors.AsType[*transport.DeliveryError](err)

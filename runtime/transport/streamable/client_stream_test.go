@@ -262,7 +262,7 @@ func TestClientListensOnStandingStream(t *testing.T) {
 			return true
 		}
 		logs := make(chan string, 10)
-		s := f.connect(f.options(), &session.Config{Handler: sessiontest.ClientHandler(mcp.UnimplementedClientHandler{}, logger{logs: logs})})
+		s := f.connect(f.options(), &session.Options{Handler: sessiontest.ClientHandler(mcp.UnimplementedClientHandler{}, logger{logs: logs})})
 		for _, want := range []string{`"one"`, `"two"`, `"three"`} {
 			if got := <-logs; got != want {
 				t.Errorf("got %s, want %s", got, want)
@@ -303,7 +303,7 @@ func TestEventIDWithControlCharacterIsNotSent(t *testing.T) {
 			return true
 		}
 		logs := make(chan string, 10)
-		s := f.connect(f.options(), &session.Config{Handler: sessiontest.ClientHandler(mcp.UnimplementedClientHandler{}, logger{logs: logs})})
+		s := f.connect(f.options(), &session.Options{Handler: sessiontest.ClientHandler(mcp.UnimplementedClientHandler{}, logger{logs: logs})})
 		for _, want := range []string{`"1"`, `"2"`} {
 			if got := <-logs; got != want {
 				t.Errorf("got %s, want %s", got, want)

@@ -24,14 +24,14 @@ import (
 func TestTaskHandleSurvivesLossOfSession(t *testing.T) {
 	// Proves HTTP-45.
 	synctest.Test(t, func(t *testing.T) {
-		manager, err := task.New(context.Background(), task.Config{Store: memory.New()})
+		manager, err := task.New(context.Background(), task.Options{Store: memory.New()})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer manager.Close(context.Background())
 		o := newTools()
 		o.tasks = receiver.ServerCapabilities(true)
-		o.configure = func(cfg *session.Config) { receiver.Attach(cfg, receiver.Options{Manager: manager}) }
+		o.configure = func(cfg *session.Options) { receiver.Attach(cfg, receiver.Options{Manager: manager}) }
 		start := func() *testServer {
 			return serveOver(t, streamable.HandlerOptions{}, o, func(l net.Listener) net.Listener { return l })
 		}
@@ -39,7 +39,7 @@ func TestTaskHandleSurvivesLossOfSession(t *testing.T) {
 		var running atomic.Pointer[testServer]
 		running.Store(first)
 		var reopened atomic.Int32
-		cfg := &session.Config{Hooks: session.Hooks{Reopened: func(*mcp.InitializeResult) { reopened.Add(1) }}}
+		cfg := &session.Options{Hooks: session.Hooks{Reopened: func(*mcp.InitializeResult) { reopened.Add(1) }}}
 		tasks := requestor.Attach(cfg)
 		options := streamable.ClientOptions{}
 		options.HTTP = &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -102,7 +102,7 @@ func TestLargeResultArrivesOverSlowConnection(t *testing.T) {
 	for name, resume := range map[string]bool{"new handle": false, "resumed handle": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				manager, err := task.New(context.Background(), task.Config{Store: memory.New()})
+				manager, err := task.New(context.Background(), task.Options{Store: memory.New()})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -110,7 +110,7 @@ func TestLargeResultArrivesOverSlowConnection(t *testing.T) {
 				var requests atomic.Int32
 				o := newTools()
 				o.tasks = receiver.ServerCapabilities(true)
-				o.configure = func(cfg *session.Config) {
+				o.configure = func(cfg *session.Options) {
 					cfg.Hooks.Receiving = append(cfg.Hooks.Receiving, func(next session.Handler) session.Handler {
 						return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 							if req.Method == "tasks/result" {
@@ -134,7 +134,7 @@ func TestLargeResultArrivesOverSlowConnection(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				cfg := &session.Config{}
+				cfg := &session.Options{}
 				tasks := requestor.Attach(cfg)
 				s, err := session.Connect(t.Context(), conn, &mcp.InitializeRequestParams{}, cfg)
 				if err != nil {

@@ -124,7 +124,7 @@ func (r *recorder) Read() (transport.Message, error) {
 }
 
 // dial opens a session with the handler.
-func (s *testServer) dial(cfg *session.Config) (*session.Session, *recorder, error) {
+func (s *testServer) dial(cfg *session.Options) (*session.Session, *recorder, error) {
 	s.t.Helper()
 	c, err := streamable.Dial("http://localhost/mcp", streamable.ClientOptions{Options: httpclient.Options{HTTP: s.http}})
 	if err != nil {
@@ -250,17 +250,17 @@ func TestTaskWithLostAnswerIsListed(t *testing.T) {
 	found := 0
 	for cut, complete := 0, false; !complete; cut++ {
 		synctest.Test(t, func(t *testing.T) {
-			manager, err := task.New(context.Background(), task.Config{Store: memory.New()})
+			manager, err := task.New(context.Background(), task.Options{Store: memory.New()})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer manager.Close(context.Background())
 			o := newTools()
 			o.tasks = receiver.ServerCapabilities(true)
-			o.configure = func(cfg *session.Config) { receiver.Attach(cfg, receiver.Options{Manager: manager}) }
+			o.configure = func(cfg *session.Options) { receiver.Attach(cfg, receiver.Options{Manager: manager}) }
 			var n *network
 			s := serveOver(t, streamable.HandlerOptions{}, o, cutAnswer(&n, cut))
-			cfg := &session.Config{}
+			cfg := &session.Options{}
 			tasks := requestor.Attach(cfg)
 			c, _, err := s.dial(cfg)
 			if err != nil {
@@ -338,15 +338,15 @@ func tasksOverUnreliableConnections(t *testing.T, seed uint64) {
 // runTasksOver runs six tasks at once over a network and checks their results and progress. It
 // returns the number of attempts to create a task.
 func runTasksOver(t *testing.T, o *tools, network func(net.Listener) net.Listener) (created int) {
-	manager, err := task.New(context.Background(), task.Config{Store: memory.New()})
+	manager, err := task.New(context.Background(), task.Options{Store: memory.New()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer manager.Close(context.Background())
 	o.tasks = receiver.ServerCapabilities(true)
-	o.configure = func(cfg *session.Config) { receiver.Attach(cfg, receiver.Options{Manager: manager}) }
+	o.configure = func(cfg *session.Options) { receiver.Attach(cfg, receiver.Options{Manager: manager}) }
 	s := serveOver(t, streamable.HandlerOptions{Streams: streamable.Streams{KeepAlive: 5 * time.Second}}, o, network)
-	cfg := &session.Config{Handler: func(context.Context, *session.Request) (codec.Encoder, error) {
+	cfg := &session.Options{Handler: func(context.Context, *session.Request) (codec.Encoder, error) {
 		return session.Raw(`{"role":"assistant","model":"m","content":{"type":"text","text":"answer"}}`), nil
 	}}
 	tasks := requestor.Attach(cfg)

@@ -283,7 +283,7 @@ func TestManySessionsLeaveNoGoroutine(t *testing.T) {
 		for range sessions {
 			wg.Go(func() {
 				ctx := context.Background()
-				c, _, err := s.dial(&session.Config{})
+				c, _, err := s.dial(&session.Options{})
 				if err != nil {
 					t.Error(err)
 					return

@@ -286,7 +286,7 @@ func TestServerLimitsPendingNotificationsOfAllSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tools := newTools()
 		var handled atomic.Int64
-		tools.configure = func(cfg *session.Config) {
+		tools.configure = func(cfg *session.Options) {
 			cfg.Handler = func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 				if strings.HasPrefix(req.Method, "notifications/x") {
 					handled.Add(1)

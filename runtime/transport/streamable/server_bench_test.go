@@ -21,10 +21,10 @@ func BenchmarkModernCall(b *testing.B) {
 	handle := func(context.Context, *session.Request) (codec.Encoder, error) {
 		return session.Raw(`{"content":[{"type":"text","text":"4 °C, rain later"}]}`), nil
 	}
-	responder := newResponder(&session.Config{Handler: handle})
+	responder := newResponder(&session.Options{Handler: handle})
 	defer responder.Close()
 	h := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) {
-		session.Serve(conn, &mcp.InitializeResult{Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}}}, &session.Config{Handler: handle})
+		session.Serve(conn, &mcp.InitializeResult{Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}}}, &session.Options{Handler: handle})
 	}, streamable.HandlerOptions{Responder: responder})
 	defer h.Close()
 	plain := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -271,7 +271,7 @@ func TestServerRejectsUnsupportedRevisions(t *testing.T) {
 	for _, stateless := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			tools := newTools()
-			tools.configure = func(cfg *session.Config) {
+			tools.configure = func(cfg *session.Options) {
 				cfg.Revisions = []mcp.Revision{mcp.Revision20251125, mcp.Revision20250618}
 			}
 			s := serveOver(t, streamable.HandlerOptions{Stateless: stateless}, tools, plain)

@@ -47,7 +47,7 @@ type tools struct {
 	stopped  chan error    // receives the cause when "wait" is cancelled
 	calls    atomic.Int32  // number of served calls
 
-	configure func(*session.Config) // modifies the Config of each session; may be nil
+	configure func(*session.Options) // modifies the Config of each session; may be nil
 	tasks     *mcp.ServerCapabilitiesTasks
 }
 
@@ -101,7 +101,7 @@ func (s *testServer) serveBy(server *http.Server, network func(net.Listener) net
 
 func (o *tools) open(_ *http.Request, conn transport.Conn) {
 	logging := mcp.ServerCapabilitiesTools{ListChanged: new(true)}
-	cfg := &session.Config{Handler: o.handle, Limits: session.Limits{ProgressInterval: -1}}
+	cfg := &session.Options{Handler: o.handle, Limits: session.Limits{ProgressInterval: -1}}
 	if o.configure != nil {
 		o.configure(cfg)
 	}

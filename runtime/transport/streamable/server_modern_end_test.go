@@ -98,7 +98,7 @@ func TestClosedStreamEndsSubscription(t *testing.T) {
 	// Proves M-SUBS-12.
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan string, 1)
-		srv := server.New("s", "1", &server.Config{Hooks: server.Hooks{Unsubscribe: func(_ context.Context, _ *server.Call, uri string) { ended <- uri }}})
+		srv := server.New("s", "1", &server.Options{Hooks: server.Hooks{Unsubscribe: func(_ context.Context, _ *server.Call, uri string) { ended <- uri }}})
 		defer srv.Close()
 		err := server.AddResource(srv, "x:a", "a", func(context.Context, *server.Call, server.Resource) (string, error) { return "", nil }).Err()
 		if err != nil {

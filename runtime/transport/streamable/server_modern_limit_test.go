@@ -192,7 +192,7 @@ func TestServerLimitsUnreadModernAnswers(t *testing.T) {
 func FuzzModernHeader(f *testing.F) {
 	type served struct{ method, name string }
 	var last []served
-	responder := newResponder(&session.Config{Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
+	responder := newResponder(&session.Options{Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 		name, err := "", error(nil)
 		switch req.Method { // as the handlers of a server decode them
 		case mcp.MethodToolsCall:

@@ -24,7 +24,7 @@ import (
 // respond serves modern requests with a handler until the test ends.
 func respond(t *testing.T, o streamable.HandlerOptions, network func(net.Listener) net.Listener, handler session.Handler) (*testServer, responder) {
 	t.Helper()
-	responder := newResponder(&session.Config{Handler: handler, Limits: session.Limits{ProgressInterval: -1}})
+	responder := newResponder(&session.Options{Handler: handler, Limits: session.Limits{ProgressInterval: -1}})
 	o.Responder = responder
 	s := serveOver(t, o, newTools(), network)
 	t.Cleanup(func() { responder.Close() })

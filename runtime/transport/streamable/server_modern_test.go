@@ -42,12 +42,12 @@ type responder interface {
 	Close() error
 }
 
-func newResponder(cfg *session.Config) responder {
+func newResponder(cfg *session.Options) responder {
 	return cfg.Internals(boundary.Caller{}).NewResponder()
 }
 
 func (o *tools) responder() responder {
-	return newResponder(&session.Config{Handler: o.handle, Limits: session.Limits{ProgressInterval: -1}})
+	return newResponder(&session.Options{Handler: o.handle, Limits: session.Limits{ProgressInterval: -1}})
 }
 
 // metaOf returns the _meta of a modern request in a version. Its progress token is the id.
@@ -142,7 +142,7 @@ func TestHandlerOfModernRevisionsAlone(t *testing.T) {
 	// Proves M-ERA-05, M-ERA-06, M-ERA-07, M-HTTP-13.
 	synctest.Test(t, func(t *testing.T) {
 		tools := newTools()
-		responder := newResponder(&session.Config{Handler: tools.handle, Revisions: session.ModernRevisions()})
+		responder := newResponder(&session.Options{Handler: tools.handle, Revisions: session.ModernRevisions()})
 		defer responder.Close()
 		s := serveOver(t, streamable.HandlerOptions{Responder: responder}, tools, plain)
 		for _, method := range []string{"GET", "DELETE", "PUT"} {
@@ -280,7 +280,7 @@ func modernRecord(h http.Handler, body string, header http.Header) *httptest.Res
 
 func TestNamesInModernHeader(t *testing.T) {
 	// Proves M-HDR-04, M-HDR-05, M-HDR-07, M-HDR-08.
-	responder := newResponder(&session.Config{Handler: func(context.Context, *session.Request) (codec.Encoder, error) { return session.Raw("{}"), nil }})
+	responder := newResponder(&session.Options{Handler: func(context.Context, *session.Request) (codec.Encoder, error) { return session.Raw("{}"), nil }})
 	defer responder.Close()
 	h := streamable.NewHandler(func(*http.Request, transport.Conn) {}, streamable.HandlerOptions{Responder: responder})
 	defer h.Close()
@@ -354,7 +354,7 @@ func TestMethodsThatModernRevisionsLack(t *testing.T) {
 
 // failing is a Responder whose handler fails.
 func failing(err error) responder {
-	return newResponder(&session.Config{Handler: func(context.Context, *session.Request) (codec.Encoder, error) { return nil, err }})
+	return newResponder(&session.Options{Handler: func(context.Context, *session.Request) (codec.Encoder, error) { return nil, err }})
 }
 
 func TestStatusOfModernErrors(t *testing.T) {
@@ -401,7 +401,7 @@ func TestModernNotifications(t *testing.T) {
 	received := make(chan string, 10)
 	synctest.Test(t, func(t *testing.T) {
 		tools := newTools()
-		responder := newResponder(&session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		responder := newResponder(&session.Options{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			received <- req.Method + " " + string(req.Revision())
 			if req.Method == "custom/fails" {
 				return nil, errors.New("not answered")
@@ -516,7 +516,7 @@ func TestOriginOfModernRequestsIsChecked(t *testing.T) {
 func TestModernContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []string
-		responder := newResponder(&session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		responder := newResponder(&session.Options{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			header, _ := transport.HTTP(ctx)
 			got = append(got, session.Principal(ctx), http.Header(header).Get("Mcp-Param-Region"), string(req.Revision()))
 			return session.Raw("{}"), nil

@@ -69,7 +69,7 @@ func newConversation(t *testing.T, seed uint64) *conversation {
 		handshake = initializeOld
 	}
 	tools := newTools()
-	tools.configure = func(cfg *session.Config) { cfg.Handler = c.handle }
+	tools.configure = func(cfg *session.Options) { cfg.Handler = c.handle }
 	var o streamable.HandlerOptions
 	o.Streams.After = []time.Duration{0, time.Second, -1, -1}[c.random.IntN(4)]
 	c.testServer = serveOver(t, o, tools, plain)

@@ -29,7 +29,7 @@ func serveLogs(t *testing.T, o streamable.HandlerOptions) (*testServer, chan err
 	t.Helper()
 	sent := make(chan error, 100)
 	tools := newTools()
-	tools.configure = func(cfg *session.Config) {
+	tools.configure = func(cfg *session.Options) {
 		cfg.Handler = func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			if req.Method != "tools/call" {
 				return nil, nil
@@ -205,7 +205,7 @@ func TestMessageAfterAnswerDoesNotWaitForItsBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tools := newTools()
 		sent := make(chan time.Duration, 1)
-		tools.configure = func(cfg *session.Config) {
+		tools.configure = func(cfg *session.Options) {
 			cfg.Handler = func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 				switch {
 				case req.Method != "tools/call":

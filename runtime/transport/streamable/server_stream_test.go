@@ -305,7 +305,7 @@ func TestIdleConnectionGetsComments(t *testing.T) {
 func TestOnlyClientsWithStandingStreamArePinged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tools := newTools()
-		tools.configure = func(cfg *session.Config) { cfg.Timeouts.KeepAlive = 10 * time.Second }
+		tools.configure = func(cfg *session.Options) { cfg.Timeouts.KeepAlive = 10 * time.Second }
 		s := serveOver(t, streamable.HandlerOptions{}, tools, func(l net.Listener) net.Listener { return l })
 		id := s.openSession(initialize)
 		time.Sleep(time.Minute)
@@ -373,7 +373,7 @@ func TestMessagesAfterCancellationUseStandingStream(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		tools.configure = func(cfg *session.Config) {
+		tools.configure = func(cfg *session.Options) {
 			cfg.Handler = func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 				if req.Method != "tools/call" {
 					return nil, nil
@@ -485,7 +485,7 @@ func TestUnreadAnswersCountTowardsLimits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tools := newTools()
-				tools.configure = func(cfg *session.Config) { cfg.Limits.Bytes = 100 << 10 }
+				tools.configure = func(cfg *session.Options) { cfg.Limits.Bytes = 100 << 10 }
 				s := serveOver(t, streamable.HandlerOptions{Streams: streamable.Streams{After: after}, Limits: streamable.Limits{Queue: 20 << 10}}, tools,
 					func(l net.Listener) net.Listener { return l })
 				id := s.openSession(initialize)

@@ -27,14 +27,14 @@ func TestInputRequestOfTaskUsesResultStream(t *testing.T) {
 }
 
 func inputRequestOfTaskUsesResultStream(t *testing.T, after time.Duration) {
-	manager, err := task.New(context.Background(), task.Config{Store: memory.New()})
+	manager, err := task.New(context.Background(), task.Options{Store: memory.New()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer manager.Close(context.Background())
 	o := newTools()
 	o.tasks = receiver.ServerCapabilities(true)
-	o.configure = func(cfg *session.Config) { receiver.Attach(cfg, receiver.Options{Manager: manager}) }
+	o.configure = func(cfg *session.Options) { receiver.Attach(cfg, receiver.Options{Manager: manager}) }
 	s := serveOver(t, streamable.HandlerOptions{Streams: streamable.Streams{After: after}}, o, func(l net.Listener) net.Listener { return l })
 	id := s.openSession(initialize)
 	message := func(method, params string) string {

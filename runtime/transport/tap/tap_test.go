@@ -105,7 +105,7 @@ func TestMessagesOfRequestsAreObserved(t *testing.T) {
 		recorder := tap.NewRecorder(&recorded)
 		answered := make(chan struct{})
 		handler := streamable.NewHandler(func(_ *http.Request, c transport.Conn) {
-			session.Serve(recorder.Wrap(c, "a", mcp.FromServer), &mcp.InitializeResult{}, &session.Config{
+			session.Serve(recorder.Wrap(c, "a", mcp.FromServer), &mcp.InitializeResult{}, &session.Options{
 				Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 					if req.Method == "custom/call" {
 						req.Session.Notify(ctx, "custom/event", nil)

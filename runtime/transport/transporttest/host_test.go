@@ -269,7 +269,7 @@ func (e events) ResourceUpdated(_ context.Context, p *mcp.ResourceUpdatedNotific
 func options(revisions []mcp.Revision, got chan string) *client.Options {
 	return &client.Options{
 		Notifications: events{got: got},
-		Session:       session.Config{Revisions: revisions, Limits: session.Limits{ProgressInterval: session.Off}},
+		Session:       session.Options{Revisions: revisions, Limits: session.Limits{ProgressInterval: session.Off}},
 		Input: client.Input{Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
 			return client.Accept(map[string]string{"name": "Ada"})
 		}},

@@ -48,7 +48,7 @@ func sizedArguments(size int) map[string]any {
 
 // withTasks returns the options of a server whose tool is durable.
 func withTasks() embed.Options {
-	return embed.Options{Tasks: task.Config{Store: memory.New()}, Tools: map[string]embed.Tool{tool: embed.Durable()}}
+	return embed.Options{Tasks: task.Options{Store: memory.New()}, Tools: map[string]embed.Tool{tool: embed.Durable()}}
 }
 
 // sessionVersion is the newest revision with sessions.

@@ -182,7 +182,7 @@ func (h toolHandler) CallTool(_ context.Context, p *mcp.CallToolRequestParams) (
 
 func serveHandler(call func(*mcp.CallToolRequestParams) (*mcp.CallToolResult, error)) service {
 	h := toolHandler{call: call}
-	s := server.New("server", "1", &server.Config{Features: server.Features{
+	s := server.New("server", "1", &server.Options{Features: server.Features{
 		Capabilities: func(c *mcp.ServerCapabilities) { c.Tools = &mcp.ServerCapabilitiesTools{} },
 		Methods: map[string]session.Handler{mcp.MethodToolsCall: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			return mcp.DispatchServer(ctx, h, req.Revision(), req.Method, req.Params)
@@ -197,7 +197,7 @@ func serveHandler(call func(*mcp.CallToolRequestParams) (*mcp.CallToolResult, er
 func dialSession(call func(context.Context, mcp.ToServer) error) dialer {
 	return func(ctx context.Context, conn transport.Conn, revisions ...mcp.Revision) (client, error) {
 		s, err := session.Connect(ctx, conn, &mcp.InitializeRequestParams{ClientInfo: mcp.Implementation{Name: "client", Version: "1"}},
-			&session.Config{Revisions: revisions})
+			&session.Options{Revisions: revisions})
 		if err != nil {
 			return client{}, err
 		}
@@ -220,7 +220,7 @@ func serveTool(add func(*server.Server) error) service {
 func dialClient(call func(context.Context, *mcpwireclient.Client) error) dialer {
 	return func(ctx context.Context, conn transport.Conn, revisions ...mcp.Revision) (client, error) {
 		c, err := mcpwireclient.Connect(ctx, conn, &mcpwireclient.Options{
-			Info: mcp.Implementation{Name: "client", Version: "1"}, Session: session.Config{Revisions: revisions},
+			Info: mcp.Implementation{Name: "client", Version: "1"}, Session: session.Options{Revisions: revisions},
 		})
 		if err != nil {
 			return client{}, err

@@ -48,7 +48,7 @@ const (
 )
 
 func newProxy(connect func(context.Context) (transport.Conn, error)) *proxy.Proxy {
-	return must(proxy.New("proxy", "1", &proxy.Config{Upstreams: []proxy.Upstream{{Name: "up", Prefix: prefix, Connect: connect}}}))
+	return must(proxy.New("proxy", "1", &proxy.Options{Upstreams: []proxy.Upstream{{Name: "up", Prefix: prefix, Connect: connect}}}))
 }
 
 // proxyServe runs a proxy as a process. It waits for the process of the server behind it, whose

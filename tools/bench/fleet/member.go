@@ -67,7 +67,7 @@ func startMember(ctx context.Context, r role) (_ *member, err error) {
 			m.close()
 		}
 	}()
-	cfg := new(server.Config)
+	cfg := new(server.Options)
 	cfg.Tasks.Limits = task.Limits{Tasks: -1, Bytes: -1, Rate: -1}
 	if r.Store == "bolt" {
 		if cfg.Tasks.Store, err = bolt.Open(filepath.Join(r.Dir, "tasks.db")); err != nil {

@@ -69,7 +69,7 @@ func mcpwireHandler() http.Handler {
 }
 
 func mcpwireConnect(ctx context.Context, url string, pool *http.Client) (any, error) {
-	o := &client.Options{Info: mcp.Implementation{Name: "client", Version: "1"}, Session: session.Config{Revisions: session.Revisions()}}
+	o := &client.Options{Info: mcp.Implementation{Name: "client", Version: "1"}, Session: session.Options{Revisions: session.Revisions()}}
 	o.HTTP.Options = httpclient.Options{HTTP: pool}
 	return client.Dial(ctx, url, o)
 }
@@ -77,7 +77,7 @@ func mcpwireConnect(ctx context.Context, url string, pool *http.Client) (any, er
 // mcpwireListen opens the subscription of a client that follows the list of tools.
 func mcpwireListen(ctx context.Context, url string, pool *http.Client) (any, error) {
 	o := &client.Options{
-		Info: mcp.Implementation{Name: "client", Version: "1"}, Session: session.Config{Revisions: session.ModernRevisions()},
+		Info: mcp.Implementation{Name: "client", Version: "1"}, Session: session.Options{Revisions: session.ModernRevisions()},
 		Notifications: mcp.UnimplementedClientNotificationHandler{},
 	}
 	o.HTTP.Options = httpclient.Options{HTTP: pool}

@@ -293,7 +293,7 @@ func (u *user) open(ctx context.Context, serverURL string, pool *http.Client) er
 	if err != nil {
 		return err
 	}
-	cfg := new(session.Config)
+	cfg := new(session.Options)
 	u.tasks = requestor.Attach(cfg)
 	u.session, err = session.Connect(ctx, conn, &mcp.InitializeRequestParams{ClientInfo: mcp.Implementation{Name: "client", Version: "1"}}, cfg)
 	return err
@@ -335,12 +335,12 @@ func serve(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 }
 
 func newServer(ctx context.Context) (*server, error) {
-	manager, err := task.New(ctx, task.Config{Store: memory.New(), Limits: task.Limits{Tasks: -1, Bytes: -1, Rate: -1}})
+	manager, err := task.New(ctx, task.Options{Store: memory.New(), Limits: task.Limits{Tasks: -1, Bytes: -1, Rate: -1}})
 	if err != nil {
 		return nil, err
 	}
 	handler := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) {
-		cfg := &session.Config{Handler: serve}
+		cfg := &session.Options{Handler: serve}
 		receiver.Attach(cfg, receiver.Options{Manager: manager})
 		session.Serve(conn, &mcp.InitializeResult{
 			Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}, Tasks: receiver.ServerCapabilities(true)},

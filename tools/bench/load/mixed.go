@@ -100,7 +100,7 @@ func (m *mixture) serve() error {
 	if m.store, err = bolt.Open(filepath.Join(m.dir, "tasks.db")); err != nil {
 		return errors.Join(err, os.RemoveAll(m.dir))
 	}
-	s := mcpserver.New("server", "1", &mcpserver.Config{Limits: mcpserver.Limits{Subscriptions: 1 << 20}, Tasks: task.Config{
+	s := mcpserver.New("server", "1", &mcpserver.Options{Limits: mcpserver.Limits{Subscriptions: 1 << 20}, Tasks: task.Options{
 		Store: m.store,
 		TTL:   task.TTL{Default: m.ttl}, Updates: task.Updates{Poll: m.poll}, Recovery: task.Recovery{ParkAfter: parkAfter}, Limits: task.Limits{Tasks: -1, Bytes: -1, Rate: -1},
 	}})

@@ -118,7 +118,7 @@ func doneMCPGo(context.Context, mcpgo.CallToolRequest) (*mcpgo.CallToolResult, e
 
 func embedOptions() embed.Options {
 	return embed.Options{
-		Tasks: task.Config{Store: memory.New(), Limits: unlimited, TTL: task.TTL{Default: keeping}},
+		Tasks: task.Options{Store: memory.New(), Limits: unlimited, TTL: task.TTL{Default: keeping}},
 		Tools: map[string]embed.Tool{"t": {}},
 	}
 }
@@ -228,7 +228,7 @@ func dialSession(b *testing.B, h http.Handler) *session.Session {
 func open(b *testing.B, conn wire.Conn) *session.Session {
 	b.Helper()
 	c, err := session.Connect(context.Background(), conn, &mcp.InitializeRequestParams{ClientInfo: mcp.Implementation{Name: "c", Version: "1"}},
-		&session.Config{Handler: sessiontest.Methods(nil, nil), Limits: session.Limits{Notifications: 1 << 20}})
+		&session.Options{Handler: sessiontest.Methods(nil, nil), Limits: session.Limits{Notifications: 1 << 20}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -70,7 +70,7 @@ var unlimited = task.Limits{Tasks: -1, Bytes: -1, Rate: -1}
 
 func newManager(b *testing.B, store task.Store, ttl time.Duration) *task.Manager {
 	b.Helper()
-	m, err := task.New(context.Background(), task.Config{Store: store, Limits: unlimited, TTL: task.TTL{Default: ttl}})
+	m, err := task.New(context.Background(), task.Options{Store: store, Limits: unlimited, TTL: task.TTL{Default: ttl}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -280,7 +280,7 @@ func BenchmarkTaskStep(b *testing.B) {
 		{"bolt", boltStore, time.Hour, 0},
 	} {
 		b.Run(x.name, func(b *testing.B) {
-			s := front.New("s", "1", &front.Config{Tasks: task.Config{Store: x.open(b), Limits: unlimited, TTL: task.TTL{Default: x.ttl}}})
+			s := front.New("s", "1", &front.Options{Tasks: task.Options{Store: x.open(b), Limits: unlimited, TTL: task.TTL{Default: x.ttl}}})
 			err := front.AddTool(s, "t", "", func(ctx context.Context, c *front.Call, _ struct{}) (string, error) {
 				for i := range steps {
 					if _, err := front.Step(ctx, c, "step", func(context.Context) (int, error) { return i, nil }); err != nil {
@@ -363,14 +363,14 @@ func connectExtension(b *testing.B, store task.Store, ttl time.Duration) *sessio
 // once. All callers share the client, so more notifications than by default may be pending.
 func serveExtension(b *testing.B, store task.Store, ttl time.Duration, tool front.ToolFunc[struct{}, string]) (*front.Server, *author.Client) {
 	b.Helper()
-	s := front.New("s", "1", &front.Config{Tasks: task.Config{Store: store, Limits: unlimited, TTL: task.TTL{Default: ttl}}})
+	s := front.New("s", "1", &front.Options{Tasks: task.Options{Store: store, Limits: unlimited, TTL: task.TTL{Default: ttl}}})
 	front.AddTool(s, "t", "", tool, front.Tasks(receiver.Support{After: -1}))
 	b.Cleanup(func() { s.Close() })
 	here, there := inmemory.Pair(inmemory.Options{})
 	if _, err := s.Serve(there); err != nil {
 		b.Fatal(err)
 	}
-	c, err := author.Connect(context.Background(), here, &author.Options{Session: session.Config{Revisions: session.ModernRevisions(), Limits: session.Limits{Notifications: 1 << 20}}})
+	c, err := author.Connect(context.Background(), here, &author.Options{Session: session.Options{Revisions: session.ModernRevisions(), Limits: session.Limits{Notifications: 1 << 20}}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -415,7 +415,7 @@ func authorDone(context.Context, *front.Call, struct{}) (string, error) { return
 // authorServer returns a server with a tool that can be called as a task.
 func authorServer(b *testing.B, tool front.ToolFunc[struct{}, string]) *front.Server {
 	b.Helper()
-	s := front.New("s", "1", &front.Config{Tasks: task.Config{Store: memory.New(), Limits: unlimited, TTL: task.TTL{Default: keeping}}})
+	s := front.New("s", "1", &front.Options{Tasks: task.Options{Store: memory.New(), Limits: unlimited, TTL: task.TTL{Default: keeping}}})
 	front.AddTool(s, "t", "", tool, front.Tasks(receiver.Support{}))
 	b.Cleanup(func() { s.Close() })
 	return s
@@ -765,11 +765,11 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	manager, err := task.New(context.Background(), task.Config{Store: memory.New(), Limits: unlimited})
+	manager, err := task.New(context.Background(), task.Options{Store: memory.New(), Limits: unlimited})
 	if err != nil {
 		panic(err)
 	}
-	cfg := &session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+	cfg := &session.Options{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 		if _, ok := task.FromContext(ctx); ok {
 			time.Sleep(2 * time.Millisecond) // let the caller block
 		}
@@ -1120,7 +1120,7 @@ func BenchmarkStepReplay(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			s := front.New("s", "1", &front.Config{Tasks: task.Config{Store: store}})
+			s := front.New("s", "1", &front.Options{Tasks: task.Options{Store: store}})
 			front.AddTool(s, "t", "", func(ctx context.Context, c *front.Call, _ struct{}) (string, error) {
 				start, before := time.Now(), processor()
 				for i := range steps {
@@ -1154,7 +1154,7 @@ func BenchmarkStepReplay(b *testing.B) {
 		if _, err := s.Serve(there); err != nil {
 			b.Fatal(err)
 		}
-		c, err := author.Connect(context.Background(), here, &author.Options{Session: session.Config{Revisions: session.Revisions()}})
+		c, err := author.Connect(context.Background(), here, &author.Options{Session: session.Options{Revisions: session.Revisions()}})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -46,7 +46,7 @@ func TestServersBehaveTheSame(t *testing.T) {
 				t.Run(way.name, func(t *testing.T) {
 					inOrder := name != "mcpgo"   // mcp-go may send notifications after the response, and the client drops those
 					var answer *mcp.ElicitResult // the response to the input request
-					use(t, way.connect(t, binary, &client.Options{Session: session.Config{Revisions: session.Revisions()}, Input: client.Input{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
+					use(t, way.connect(t, binary, &client.Options{Session: session.Options{Revisions: session.Revisions()}, Input: client.Input{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
 						if fields := f.Fields; f.Message != "For how many?" || len(fields) != 1 || fields[0].Name != "people" || !fields[0].Required {
 							t.Errorf("input request %q %+v", f.Message, fields)
 						}

@@ -46,28 +46,28 @@ func newAuthorizer(scenario string) (*oauth.Authorizer, error) {
 	trusted := func(context.Context, string) (*oauth.Client, error) { return &client, nil }
 	switch name := strings.TrimPrefix(scenario, "auth/"); name {
 	case "client-credentials-basic":
-		return oauth.New(oauth.Config{Grant: machine.ClientCredentials(), AskClient: trusted})
+		return oauth.New(oauth.Options{Grant: machine.ClientCredentials(), AskClient: trusted})
 	case "client-credentials-jwt":
 		key, err := machine.ParseKey([]byte(given.PrivateKey), given.Algorithm, "")
 		if err != nil {
 			return nil, err
 		}
 		client.Auth = machine.PrivateKeyJWT(key)
-		return oauth.New(oauth.Config{Grant: machine.ClientCredentials(), AskClient: trusted})
+		return oauth.New(oauth.Options{Grant: machine.ClientCredentials(), AskClient: trusted})
 	case "enterprise-managed-authorization":
-		grant := machine.Enterprise(machine.EnterpriseConfig{
+		grant := machine.Enterprise(machine.EnterpriseOptions{
 			IDP: given.IDPIssuer, TokenEndpoint: given.IDPTokenEndpoint,
 			Client:  oauth.Client{Issuer: given.IDPIssuer, ID: given.IDPClientID},
 			IDToken: func(context.Context) (auth.Secret, error) { return auth.NewSecret(given.IDPIDToken), nil },
 		})
-		return oauth.New(oauth.Config{Grant: grant, AskClient: trusted})
+		return oauth.New(oauth.Options{Grant: grant, AskClient: trusted})
 	case "wif-jwt-bearer":
 		grant := machine.WorkloadIdentity(func(context.Context, string) (auth.Secret, error) {
 			return auth.NewSecret(given.WorkloadToken), nil
 		})
-		return oauth.New(oauth.Config{Grant: grant, AskClient: trusted})
+		return oauth.New(oauth.Options{Grant: grant, AskClient: trusted})
 	}
-	c := oauth.Config{User: loopback.Callback("http://localhost:3000/callback", browse), ClientIDURL: clientIDURL, Prover: machine.DPoP(nil)}
+	c := oauth.Options{User: loopback.Callback("http://localhost:3000/callback", browse), ClientIDURL: clientIDURL, Prover: machine.DPoP(nil)}
 	if given.ClientID != "" {
 		client.Issuer = given.Issuer
 		c.Clients = []oauth.Client{client}

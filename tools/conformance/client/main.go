@@ -45,7 +45,7 @@ func run(ctx context.Context, url string) error {
 			},
 			Roots: new(client.Roots),
 		},
-		Session: session.Config{Revisions: append(session.ModernRevisions(), session.Revisions()...)},
+		Session: session.Options{Revisions: append(session.ModernRevisions(), session.Revisions()...)},
 	}
 	if scenario := os.Getenv("MCP_CONFORMANCE_SCENARIO"); strings.HasPrefix(scenario, "auth/") {
 		var err error

@@ -17,7 +17,7 @@ import (
 )
 
 func main() {
-	s := server.New("trial", "1", &server.Config{
+	s := server.New("trial", "1", &server.Options{
 		Features: server.Features{
 			Capabilities: func(c *mcp.ServerCapabilities) { c.Weather = new(mcp.ServerCapabilitiesWeather) },
 			Methods: map[string]session.Handler{
@@ -26,7 +26,7 @@ func main() {
 				},
 			},
 		},
-		Session: session.Config{Logger: slog.New(slog.DiscardHandler)},
+		Session: session.Options{Logger: slog.New(slog.DiscardHandler)},
 	})
 	defer s.Close()
 	server.AddTool(s, "film", "", func(context.Context, *server.Call, struct{}) (*mcp.CallToolResult, error) {
@@ -37,7 +37,7 @@ func main() {
 		here, there := inmemory.Pair(inmemory.Options{})
 		_, err := s.Serve(there)
 		check(err)
-		c, err := session.Connect(ctx, here, &mcp.InitializeRequestParams{ClientInfo: mcp.Implementation{Name: "trial", Version: "1"}}, &session.Config{Revisions: []mcp.Revision{rev}})
+		c, err := session.Connect(ctx, here, &mcp.InitializeRequestParams{ClientInfo: mcp.Implementation{Name: "trial", Version: "1"}}, &session.Options{Revisions: []mcp.Revision{rev}})
 		check(err)
 		fmt.Printf("session of %s\n", c.Revision())
 		peer := mcp.ToServer{Caller: c}

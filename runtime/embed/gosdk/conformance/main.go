@@ -63,7 +63,7 @@ func run(address string, alone bool) error {
 func options() embed.Options {
 	atOnce := embed.Tool{Support: receiver.Support{After: -1}}
 	return embed.Options{
-		Tasks: task.Config{Store: memory.New()},
+		Tasks: task.Options{Store: memory.New()},
 		Tools: map[string]embed.Tool{
 			"slow_compute":        {Support: receiver.Support{After: 100 * time.Millisecond}},
 			"failing_job":         {Support: receiver.Support{Mode: wire.TaskSupportRequired}},

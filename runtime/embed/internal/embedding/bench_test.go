@@ -16,7 +16,7 @@ func BenchmarkCycle(b *testing.B) {
 	for name, tool := range map[string]embed.Tool{"transient": {}, "durable": embed.Durable()} {
 		b.Run(name, func(b *testing.B) {
 			done := func(context.Context, *Call) (json.RawMessage, error) { return json.RawMessage(`{"content":[]}`), nil }
-			e, err := New(embed.Options{Tasks: task.Config{Store: memory.New(), Limits: task.Limits{Tasks: -1, Bytes: -1, Rate: -1}}, Default: &tool}, tools{"t": done})
+			e, err := New(embed.Options{Tasks: task.Options{Store: memory.New(), Limits: task.Limits{Tasks: -1, Bytes: -1, Rate: -1}}, Default: &tool}, tools{"t": done})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -35,7 +35,7 @@ import (
 type Engine struct {
 	backend  Backend
 	list     bool
-	config   task.Config
+	config   task.Options
 	tools    map[string]*embed.Tool
 	unlisted struct {
 		sync.Mutex
@@ -262,7 +262,7 @@ func (e *Engine) Close() error {
 	return nil
 }
 
-// recover returns the work of a task whose process has ended; see [task.Config].Recovery.Recover.
+// recover returns the work of a task whose process has ended; see [task.Options].Recovery.Recover.
 func (e *Engine) recover(r task.Record) task.Work {
 	if r.Method != mcp.MethodToolsCall {
 		return nil
@@ -320,7 +320,7 @@ func (e *Engine) lacks(name string) bool {
 	return e.missing[name] != nil
 }
 
-// toolVersion returns the version of a tool; see [task.Config].Recovery.ToolVersion.
+// toolVersion returns the version of a tool; see [task.Options].Recovery.ToolVersion.
 func (e *Engine) toolVersion(name string) string {
 	if t := e.tool(name); t != nil {
 		return t.Version

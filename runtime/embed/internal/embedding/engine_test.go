@@ -123,7 +123,7 @@ type server struct {
 
 func newServer(t *testing.T, b Backend, edit func(o *embed.Options)) *server {
 	t.Helper()
-	o := embed.Options{Tasks: task.Config{Store: memory.New()}, Default: new(embed.Tool), List: true}
+	o := embed.Options{Tasks: task.Options{Store: memory.New()}, Default: new(embed.Tool), List: true}
 	if edit != nil {
 		edit(&o)
 	}
@@ -407,11 +407,11 @@ func TestInvalidOptions(t *testing.T) {
 	store := memory.New()
 	for want, o := range map[string]embed.Options{
 		"no Store":                          {},
-		"Recover is set":                    {Tasks: task.Config{Store: store, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return nil }}}},
-		`tool "t": task support "may"`:      {Tasks: task.Config{Store: store}, Tools: map[string]embed.Tool{"t": {Support: receiver.Support{Mode: "may"}}}},
-		`Default: task support "may"`:       {Tasks: task.Config{Store: store}, Default: &embed.Tool{Support: receiver.Support{Mode: "may"}}},
-		`tool "t": label "g pu": want`:      {Tasks: task.Config{Store: store}, Tools: map[string]embed.Tool{"t": {Support: receiver.Support{Restartable: true, Labels: []string{"g pu"}}}}},
-		`tool "t": labels need Restartable`: {Tasks: task.Config{Store: store}, Tools: map[string]embed.Tool{"t": {Support: receiver.Support{Labels: []string{"gpu"}}}}},
+		"Recover is set":                    {Tasks: task.Options{Store: store, Recovery: task.Recovery{Recover: func(task.Record) task.Work { return nil }}}},
+		`tool "t": task support "may"`:      {Tasks: task.Options{Store: store}, Tools: map[string]embed.Tool{"t": {Support: receiver.Support{Mode: "may"}}}},
+		`Default: task support "may"`:       {Tasks: task.Options{Store: store}, Default: &embed.Tool{Support: receiver.Support{Mode: "may"}}},
+		`tool "t": label "g pu": want`:      {Tasks: task.Options{Store: store}, Tools: map[string]embed.Tool{"t": {Support: receiver.Support{Restartable: true, Labels: []string{"g pu"}}}}},
+		`tool "t": labels need Restartable`: {Tasks: task.Options{Store: store}, Tools: map[string]embed.Tool{"t": {Support: receiver.Support{Labels: []string{"gpu"}}}}},
 	} {
 		if _, err := New(o, tools{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)

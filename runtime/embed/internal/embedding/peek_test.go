@@ -57,7 +57,7 @@ func TestPeek(t *testing.T) {
 }
 
 func TestPeekFindsRequiredTools(t *testing.T) {
-	o := embed.Options{Tasks: task.Config{Store: memory.New()}, Tools: map[string]embed.Tool{"only": {Support: receiver.Support{Mode: mcp.TaskSupportRequired}}, "may": {}}}
+	o := embed.Options{Tasks: task.Options{Store: memory.New()}, Tools: map[string]embed.Tool{"only": {Support: receiver.Support{Mode: mcp.TaskSupportRequired}}, "may": {}}}
 	e, err := New(o, tools{})
 	if err != nil {
 		t.Fatal(err)

@@ -39,7 +39,7 @@ func TestOwnServer(t *testing.T) { embedtest.Run(t, own) }
 // serveOwn makes a server.
 func serveOwn(f embedtest.Fixture) (*embedtest.Endpoint, error) {
 	tasks := f.Options.Tasks
-	cfg := server.Config{Tasks: tasks, Logger: tasks.Logger}
+	cfg := server.Options{Tasks: tasks, Logger: tasks.Logger}
 	principal := f.Options.Principal
 	if principal != nil {
 		cfg.Session.Principal = principal(context.Background(), nil)

@@ -394,7 +394,7 @@ func (k *killTest) start(create bool) (s *killedServer, kill func()) {
 	s.web = &http.Client{Transport: &http.Transport{DialContext: dial}}
 	s.client, err = client.Connect(ctx, s.process, &client.Options{
 		Limits:  client.Limits{InputRequests: -1},
-		Session: session.Config{Revisions: session.Revisions()},
+		Session: session.Options{Revisions: session.Revisions()},
 		Input: client.Input{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
 			return client.Accept(map[string]any{"name": k.answer(f.Message)})
 		}},

@@ -51,7 +51,7 @@ func (s setup) fixture(store task.Store, b *board) Fixture {
 	limits.Rate = cmp.Or(limits.Rate, -1)
 	limits.PageSize = s.PageSize
 	f := Fixture{Tools: tools, Tokens: s.Tokens, Options: embed.Options{
-		Tasks: task.Config{
+		Tasks: task.Options{
 			Store: store, Limits: limits, Recovery: task.Recovery{ParkAfter: s.ParkAfter, MaxReruns: s.MaxReruns},
 			Updates: task.Updates{Poll: pollInterval, Progress: task.Off}, Logger: slog.New(slog.DiscardHandler),
 		},

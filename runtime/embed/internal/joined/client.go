@@ -39,7 +39,7 @@ func Open(ctx context.Context, conn *Conn, c Config) (*client.Client, error) {
 	revision := mcp.Revision(c.Server.ProtocolVersion)
 	o := &client.Options{
 		Info: c.Client.ClientInfo, Features: client.Features{Capabilities: c.Client.Capabilities, Methods: map[string]session.Handler{}},
-		Session: session.Config{
+		Session: session.Options{
 			Revisions: []mcp.Revision{revision}, Timeouts: session.Timeouts{Request: -1}, Logger: c.Logger,
 			Hooks: session.Hooks{Sending: []session.SendMiddleware{sendMeta}},
 		},

@@ -288,9 +288,9 @@ func (w *world) boot(t *testing.T, slot int) *process {
 	if *verbose {
 		silent = slog.New(slog.NewTextHandler(logWriter{w}, nil))
 	}
-	cfg := &server.Config{
+	cfg := &server.Options{
 		Logger: silent, Shared: server.Shared{StateKeys: [][]byte{[]byte(strings.Repeat("k", 32))}}, Limits: server.Limits{InputTimeout: -1},
-		Tasks: task.Config{Store: &processStore{p.store, w, p}, Recovery: task.Recovery{ParkAfter: -1, MaxReruns: -1}, TTL: task.TTL{Default: 1000 * time.Hour, Max: 1000 * time.Hour}, Limits: task.Limits{Rate: -1}, Logger: silent},
+		Tasks: task.Options{Store: &processStore{p.store, w, p}, Recovery: task.Recovery{ParkAfter: -1, MaxReruns: -1}, TTL: task.TTL{Default: 1000 * time.Hour, Max: 1000 * time.Hour}, Limits: task.Limits{Rate: -1}, Logger: silent},
 	}
 	cfg.Session.Principal = "ada"
 	if w.fate.expires > 0 {

@@ -21,10 +21,10 @@ type model struct {
 	work      []operation
 	faults    uint8
 	cancels   uint8
-	lacking   uint8 // set of the processes whose Config.Recovery.Recover returns nil at first
+	lacking   uint8 // set of the processes whose Options.Recovery.Recover returns nil at first
 	upgrades  bool  // these are upgraded sooner or later
 	silent    bool  // they do not announce that they refuse the task, like earlier versions of package task
-	trials    bool  // Config.Recovery.MaxReruns is 1; otherwise, there are no trials
+	trials    bool  // Options.Recovery.MaxReruns is 1; otherwise, there are no trials
 	without   guard // guards that are removed
 }
 

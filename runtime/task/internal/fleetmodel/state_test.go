@@ -87,7 +87,7 @@ type process struct {
 	first    uint8  // of its first one: the process knows that all since then are its own
 	members  uint16 // Membership.Members, which may be out of date
 	missing  uint8  // which of them lack the tool according to that list
-	lacks    bool   // Config.Recovery.Recover returns nil
+	lacks    bool   // Options.Recovery.Recover returns nil
 	doubt    bool   // fleet.doubts has the task
 	scan     bool   // fleet.scans: Departed was called, or the process has joined
 	retry    bool   // the retry timer of fleet.run is set

@@ -36,7 +36,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer locator.Close()
-	s := server.New("shop", "1.0.0", &server.Config{Shared: server.Shared{Bus: jetstreamstore.NewBus(nc, "")}})
+	s := server.New("shop", "1.0.0", &server.Options{Shared: server.Shared{Bus: jetstreamstore.NewBus(nc, "")}})
 	defer s.Close()
 	handler, err := s.Handler(&streamable.HandlerOptions{Sessions: streamable.Sessions{Store: sessions, Locator: locator}})
 	if err != nil {

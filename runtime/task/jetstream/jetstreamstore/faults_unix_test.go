@@ -799,7 +799,7 @@ func (u *user) get(era int) *client.Client {
 	if u.clients[era] != nil {
 		return u.clients[era]
 	}
-	o := client.Options{Input: client.Input{Fill: u.fill}, Limits: client.Limits{InputRequests: -1}, Session: session.Config{Logger: slog.New(slog.DiscardHandler)}}
+	o := client.Options{Input: client.Input{Fill: u.fill}, Limits: client.Limits{InputRequests: -1}, Session: session.Options{Logger: slog.New(slog.DiscardHandler)}}
 	o.HTTP.Header = http.Header{"Authorization": {"ann"}}
 	o.HTTP.Retries.Delay, o.HTTP.Retries.MaxDelay = 20*time.Millisecond, time.Second
 	o.Session.Revisions = [][]mcp.Revision{session.Revisions(), session.ModernRevisions()}[era]

@@ -46,7 +46,7 @@ func startNode(t *testing.T, servers *natstest.Cluster, name string, others ...f
 		t.Fatal(err)
 	}
 	n.process = join(t, servers.JetStream(t), "http://"+listener.Addr().String()+"/mcp", noExpiry)
-	n.server = server.New("fleet", "1", &server.Config{
+	n.server = server.New("fleet", "1", &server.Options{
 		Shared: server.Shared{Bus: jetstreamstore.NewBus(n.js.Conn(), "")},
 		Hooks:  server.Hooks{Subscribe: func(context.Context, *server.Call, string) error { return nil }},
 	})

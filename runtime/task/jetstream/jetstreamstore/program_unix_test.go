@@ -217,9 +217,9 @@ func (p *program) server(store task.Store) *server.Server {
 	if p.Front {
 		member.Tools = []string{}
 	}
-	s := server.New("fleet", p.Build, &server.Config{
+	s := server.New("fleet", p.Build, &server.Options{
 		Shared: server.Shared{StateKeys: [][]byte{[]byte(strings.Repeat("k", 32))}}, Limits: server.Limits{Drain: drainTime},
-		Tasks: task.Config{
+		Tasks: task.Options{
 			Store:  store,
 			Member: member, TTL: task.TTL{Default: taskTTL, Max: taskTTL}, Recovery: task.Recovery{ParkAfter: parkAfter},
 			Limits: task.Limits{Tasks: -1, Bytes: -1, Rate: -1}, Hooks: task.Hooks{Observer: lives{}},

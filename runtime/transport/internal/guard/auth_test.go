@@ -14,7 +14,7 @@ import (
 
 func protector(t *testing.T) *auth.Protector {
 	t.Helper()
-	p, err := auth.NewProtector(auth.Config{
+	p, err := auth.NewProtector(auth.Options{
 		Resource: "https://mcp.example.com/mcp", Issuers: []string{"https://as.example.com"}, Logger: slog.New(slog.DiscardHandler),
 		Verifier: auth.VerifierFunc(func(_ context.Context, c *auth.Credentials) (*auth.Identity, error) {
 			switch c.Token.Reveal() {

@@ -17,7 +17,7 @@ import (
 // whose number is not limited.
 func newServer() (s *server.Server, end func() error, err error) {
 	limits := task.Limits{Tasks: task.NoLimit, Bytes: task.NoLimit, Rate: task.NoLimit, Journal: task.NoLimit}
-	s = server.New("bench", "1", &server.Config{Tasks: task.Config{Store: memory.New(), Limits: limits}})
+	s = server.New("bench", "1", &server.Options{Tasks: task.Options{Store: memory.New(), Limits: limits}})
 	err = addTools(adder{
 		greet: func(name string, f func(context.Context, *server.Call, person) (string, error)) error {
 			return server.AddTool(s, name, "Greets a person by name.", f).Err()

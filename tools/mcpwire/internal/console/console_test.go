@@ -27,7 +27,7 @@ func request(t *testing.T, schema string) *client.FormRequest {
 	if err := codec.Unmarshal([]byte(`{"message":"Which?","requestedSchema":{"type":"object",`+schema+`}}`), p); err != nil {
 		t.Fatal(err)
 	}
-	return &client.FormRequest{Server: mcp.Implementation{Name: "s", Title: new("S")}, ElicitRequestFormParams: p}
+	return &client.FormRequest{Server: mcp.Implementation{Name: "s", Title: new("S")}, ElicitRequestFormParams: p, Fields: form.Fields(&p.RequestedSchema)}
 }
 
 const orderForm = `"required":["size"],"properties":{"size":{"type":"integer","title":"Size","description":"in inches","maximum":9},` +

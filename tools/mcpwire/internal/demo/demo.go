@@ -149,7 +149,7 @@ func (c *Client) connect(ctx context.Context, rec *trace.Recording, show *consol
 // open opens a recorded session, in which ended is called when a task has ended. If open fails, it
 // closes the connection.
 func open(ctx context.Context, conn transport.Conn, rec *trace.Recording, show *console.Console, ended func()) (*session.Session, *requestor.Tasks, error) {
-	cfg := &session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+	cfg := &session.Options{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 		if req.IsNotification() {
 			return nil, mcp.DispatchClientNotification(ctx, notifications{show: show, ended: ended}, req.Revision(), req.Method, req.Params)
 		}

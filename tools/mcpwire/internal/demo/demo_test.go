@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv("DEMO_TEST_SERVER") == "" {
 		os.Exit(m.Run())
 	}
-	s := server.New("failing", "1", &server.Config{Tasks: task.Config{Store: memory.New()}})
+	s := server.New("failing", "1", &server.Options{Tasks: task.Options{Store: memory.New()}})
 	server.AddTool(s, "render", "", func(context.Context, *server.Call, map[string]any) (string, error) {
 		return "", errors.New("the disk is full")
 	}, server.Durable())

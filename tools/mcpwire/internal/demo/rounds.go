@@ -23,7 +23,7 @@ func (c *Client) callInRounds(ctx context.Context, rec *trace.Recording, show *c
 	show.Line("calling export without a session, in revision %s", revision[0])
 	peer, err := client.Connect(ctx, tapped{process, rec}, &client.Options{
 		Info:    mcp.Implementation{Name: "mcpwire demo", Version: "1"},
-		Session: session.Config{Revisions: revision},
+		Session: session.Options{Revisions: revision},
 		Input: client.Input{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
 			show.Line("the first round asks: %s", f.Message)
 			show.Line("the answer is: mp4")

@@ -54,7 +54,7 @@ func ServeHTTP(file string) error {
 
 // withServer calls f with the server of the demo, which stores tasks in file until f returns.
 func withServer(file string, f func(s *server.Server) error) (err error) {
-	s := server.New("mcpwire demo server", "1", &server.Config{Tasks: task.Config{Store: bolt.File(file)}})
+	s := server.New("mcpwire demo server", "1", &server.Options{Tasks: task.Options{Store: bolt.File(file)}})
 	defer func() { err = errors.Join(err, s.Close()) }()
 	server.AddTool(s, "render", "Renders scenes.", render, server.Durable())
 	server.AddTool(s, "export", "Exports the scenes.", export)

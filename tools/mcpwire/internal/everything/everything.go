@@ -22,14 +22,14 @@ import (
 // New returns the server. The store belongs to the caller. Clients can list their tasks if
 // cfg names a Principal. The server calls disconnect, which may be nil, to cut the connection of a
 // call.
-func New(version string, store task.Store, tasks task.Config, cfg session.Config, disconnect func(context.Context) bool) (*server.Server, error) {
-	inParts, err := partial.Receive(partial.Config{})
+func New(version string, store task.Store, tasks task.Options, cfg session.Options, disconnect func(context.Context) bool) (*server.Server, error) {
+	inParts, err := partial.Receive(partial.Options{})
 	if err != nil {
 		return nil, err
 	}
 	tasks.Store = store
 	cfg.Hooks.Receiving = append(slices.Clip(cfg.Hooks.Receiving), inParts)
-	s := server.New("mcpwire-everything", version, &server.Config{
+	s := server.New("mcpwire-everything", version, &server.Options{
 		Info: mcp.Implementation{
 			Title:       new("Everything"),
 			Description: new("Has every feature of the protocol, to test clients."),

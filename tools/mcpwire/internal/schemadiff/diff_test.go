@@ -395,7 +395,7 @@ func TestUnreportedChangesDoNotBreak(t *testing.T) {
 		if harmless%20 != 0 {
 			continue // generating takes long
 		}
-		if _, err := gen.Generate(gen.Config{Package: "p", Schemas: []gen.Schema{
+		if _, err := gen.Generate(gen.Options{Package: "p", Schemas: []gen.Schema{
 			{Revision: "2024", File: "2024.json", Src: []byte(`{"$defs": {` + textA + `}}`)},
 			{Revision: "2025", File: "2025.json", Src: []byte(`{"$defs": {` + textB + `}}`)},
 		}}); err != nil {

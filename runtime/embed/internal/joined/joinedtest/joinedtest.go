@@ -56,8 +56,8 @@ type Endpoint struct {
 
 // NewServer returns the server of the tests.
 func NewServer() *server.Server {
-	s := server.New("studio", "1", &server.Config{
-		Tasks: task.Config{Store: memory.New(), Updates: task.Updates{Poll: minPoll}}, Session: session.Config{Limits: session.Limits{ProgressInterval: -1}, Principal: "ann"},
+	s := server.New("studio", "1", &server.Options{
+		Tasks: task.Options{Store: memory.New(), Updates: task.Updates{Poll: minPoll}}, Session: session.Options{Limits: session.Limits{ProgressInterval: -1}, Principal: "ann"},
 	})
 	asTask := server.Tasks(receiver.Support{After: -1}) // a task at once, in revisions without sessions
 	add := func(name string, f func(ctx context.Context, c *server.Call) (*mcp.CallToolResult, error), o ...server.ToolOption) {
