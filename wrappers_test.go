@@ -44,7 +44,7 @@ var kept = []string{
 
 // harmless has the abilities that a wrapper may hide, with what happens then.
 var harmless = map[string]string{
-	"auth.Verifier interface{CacheTTL() time.Duration}":  "each request is verified, unless Config.CacheTTL is set",
+	"auth.Verifier interface{CacheTTL() time.Duration}":  "each request is verified, unless Options.CacheTTL is set",
 	"auth.Verifier auth.ProofVerifier":                   "requests with DPoP are rejected, and NewProtector fails if DPoP is required",
 	"session.Peer interface{Session() *session.Session}": "the limit of log messages is that of the session that created the task",
 	"task.Requestor task.Capable":                        "input requests are sent to a requestor that may not support them, and fail",

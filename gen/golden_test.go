@@ -34,7 +34,7 @@ var update = flag.Bool("update", false, "rewrite the want sections of the golden
 //
 //	REV.json        schema of revision REV, from the oldest to the newest
 //	files/NAME      another file, which a $ref leads to
-//	base.json       schema of a package generated before, for Config.Base
+//	base.json       schema of a package generated before, for Options.Base
 //	overrides.json  the overrides file
 //	capabilities.json  table of the capabilities that messages need
 //	messages.json   the table of messages

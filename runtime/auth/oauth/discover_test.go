@@ -164,7 +164,7 @@ func TestServerWithoutMetadataNeedsAnIssuer(t *testing.T) {
 	without := func(w *world, _ *oauth.Options) { clear(w.resource.Documents) }
 	w := newWorld(t, without)
 	_, err := w.call()
-	if err == nil || !strings.Contains(err.Error(), "/.well-known/oauth-protected-resource/mcp: status 404") || !strings.Contains(err.Error(), "Config.Issuer") {
+	if err == nil || !strings.Contains(err.Error(), "/.well-known/oauth-protected-resource/mcp: status 404") || !strings.Contains(err.Error(), "Options.Issuer") {
 		t.Errorf("call: %v", err)
 	}
 	w = newWorld(t, func(w *world, c *oauth.Options) {

@@ -196,7 +196,7 @@ func TestBoundTokenIsNotSentAsBearer(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.network.Clear()
-	if _, err := send(t.Context(), w.network, a, serverURL, tool); err == nil || !strings.Contains(err.Error(), "Config.Prover") || len(w.network.Lines()) != 0 {
+	if _, err := send(t.Context(), w.network, a, serverURL, tool); err == nil || !strings.Contains(err.Error(), "Options.Prover") || len(w.network.Lines()) != 0 {
 		t.Errorf("%v; requests: %q", err, w.network.Lines())
 	}
 }

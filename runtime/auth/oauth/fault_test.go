@@ -101,7 +101,7 @@ func TestFailedFlowIsReportedAndDelayed(t *testing.T) {
 				}
 				w.resource.ServeHTTP(rw, r)
 			}))
-		}, "Config.Issuer", nil},
+		}, "Options.Issuer", nil},
 		{"huge metadata", both(answer(map[string]string{"issuer": issuer, "x": strings.Repeat("x", 1<<20)})), "more than 1048576 bytes", nil},
 		{"endless token", override("/token", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/json")

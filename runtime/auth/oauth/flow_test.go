@@ -192,7 +192,7 @@ func TestScopesOfTheFirstFlow(t *testing.T) {
 	for _, test := range []struct {
 		name            string
 		need, supported []string
-		configured, of  []string // Config.Scopes and the scopes_supported of the authorization server
+		configured, of  []string // Options.Scopes and the scopes_supported of the authorization server
 		noOffline       bool
 		want            string
 		wantPrompt      bool

@@ -343,14 +343,14 @@ func (s *Server) Grant(id string) (*Grant, bool) {
 }
 
 // Revoke ends the grants for which revoked returns true, with all their tokens. It does not call
-// Config.Revoked.
+// Options.Revoked.
 func (s *Server) Revoke(revoked func(*Grant) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.grants.DeleteFunc(revoked)
 }
 
-// End ends a grant, with all its tokens. It does not call Config.Revoked.
+// End ends a grant, with all its tokens. It does not call Options.Revoked.
 func (s *Server) End(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
