@@ -52,6 +52,6 @@
 //
 // # Concurrency
 //
-// All functions and values of this package are safe for concurrent use. That includes a [wire.Extra],
-// as long as no goroutine changes the variable.
+// All functions and values of this package are safe for concurrent use. That includes a
+// [wire.Extra], as long as no goroutine changes the variable.
 package codec

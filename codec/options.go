@@ -14,8 +14,8 @@ func MaxDepth(n int) Option { return func(l *wire.Limits) { l.Depth = n } }
 func MaxSize(n int) Option { return func(l *wire.Limits) { l.Size = n } }
 
 // AllowSize returns the options that allow the length of text: none if it is at most
-// [wire.DefaultSize], and otherwise [MaxSize] with its length. Use it for received text, or a part of
-// it, if the transport has already limited the length.
+// [wire.DefaultSize], and otherwise [MaxSize] with its length. Use it for received text, or a part
+// of it, if the transport has already limited the length.
 func AllowSize(text []byte) []Option {
 	if len(text) <= wire.DefaultSize {
 		return nil
@@ -29,8 +29,8 @@ func AllowSize(text []byte) []Option {
 func MaxString(n int) Option { return func(l *wire.Limits) { l.String = n } }
 
 // NoCopy makes raw values share the memory of the input: fields of type [encoding/json.RawMessage],
-// the members in a [wire.Extra], and variants that a union does not know. Strings, numbers and errors
-// are still copied.
+// the members in a [wire.Extra], and variants that a union does not know. Strings, numbers and
+// errors are still copied.
 //
 // The caller must not change the input while a value decoded from it is in use: a change would show
 // in raw values that are already checked. Each raw value keeps all of the input in memory.

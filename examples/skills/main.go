@@ -1,5 +1,5 @@
-// Command skills serves the skills of a folder on standard input and output, by default those beside
-// this file:
+// Command skills serves the skills of a folder on standard input and output. By default, it serves
+// those beside this file:
 //
 //	go run ./tools/mcpwire skills list 'go run ./examples/skills'
 //	go run ./tools/mcpwire skills get 'go run ./examples/skills' skill://release-notes/SKILL.md

@@ -47,8 +47,8 @@ type Options struct {
 	// is rejected if it has neither a subject nor a client id, or if its subject begins with
 	// "client_id=". The function gets an identity whose Principal is the default, or "".
 	Principal func(*Identity) (string, error)
-	// RequireDPoP rejects bearer tokens, and NoDPoP proofs of possession (RFC 9449). By default, both
-	// are accepted if Verifier is a [ProofVerifier]. Metadata.DPoPAlgorithms tells clients the
+	// RequireDPoP rejects bearer tokens, and NoDPoP proofs of possession (RFC 9449). By default,
+	// both are accepted if Verifier is a [ProofVerifier]. Metadata.DPoPAlgorithms tells clients the
 	// algorithms that a proof may have.
 	RequireDPoP, NoDPoP bool
 	// Metadata has the further members of the resource metadata. Resource and AuthorizationServers

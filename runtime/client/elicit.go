@@ -34,10 +34,10 @@ type FormRequest struct {
 //
 //	return client.Accept(map[string]any{"nights": 3, "extras": []string{"sauna"}})
 //
-// Fields that are not members get their defaults, as all do if values is nil. A nil member means that
-// the user cleared the field, which is then not sent. Accept fails if values does not encode as an
-// object, or if a member is no text, number, boolean or list of texts. The client checks the values
-// against the form before it sends them.
+// Fields that are not members get their defaults, as all do if values is nil. A nil member means
+// that the user cleared the field, which is then not sent. Accept fails if values does not encode
+// as an object, or if a member is no text, number, boolean or list of texts. The client checks the
+// values against the form before it sends them.
 func Accept(values any) (*mcp.ElicitResult, error) {
 	response := &mcp.ElicitResult{Action: mcp.ElicitActionAccept}
 	if values == nil {
@@ -201,12 +201,12 @@ const codeURLRequired = -32042
 
 // URLsRequired returns the URLs that the user must open before the server accepts a request. It
 // returns false if err is not that error of the server, or if one of the URLs is not safe to open;
-// see [Input].OpenURL. Send the request again after the URLs have been opened (MCP elicitation, "URL
-// Elicitation Required Error").
+// see [Input].OpenURL. Send the request again after the URLs have been opened (MCP elicitation,
+// "URL Elicitation Required Error").
 //
-// The client remembers the ids of the latest 1024 URLs that the server has sent, and of at most 64 in
-// one error response; Done of other URLs is nil. If [Cache].Partition is set, one partition cannot
-// displace the ids of another one that has fewer.
+// The client remembers the ids of the latest 1024 URLs that the server has sent, and of at most 64
+// in one error response; Done of other URLs is nil. If [Cache].Partition is set, one partition
+// cannot displace the ids of another one that has fewer.
 func (c *Client) URLsRequired(err error) (list []*URLRequest, ok bool) {
 	params, ok := urlsRequired(err)
 	if !ok {

@@ -131,8 +131,8 @@ func TestPagesOfOneUserDoNotDisplaceThoseOfOthers(t *testing.T) {
 	}
 }
 
-// doneOf returns the channel of an elicitation that a server requires, or nil if the client does not
-// know its id.
+// doneOf returns the channel of an elicitation that a server requires, or nil if the client does
+// not know its id.
 func doneOf(t *testing.T, c *client.Client, id string) <-chan struct{} {
 	t.Helper()
 	list, ok := c.URLsRequired(&jsonrpc.Error{Code: -32042, Data: fmt.Appendf(nil, `{"elicitations":[{"mode":"url","message":"m","url":"https://example.com/","elicitationId":"%s"}]}`, id)})

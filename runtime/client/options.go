@@ -76,9 +76,10 @@ type Input struct {
 	Fill func(ctx context.Context, form *FormRequest) (*mcp.ElicitResult, error)
 
 	// OpenURL asks the user to open a URL, see [URLRequest]. The client has already refused URLs
-	// that are not https, or http on this machine, and those with a user name or password, which can
-	// pass for the host (MCP elicitation, "Safe URL Handling"). OpenURL returns the user's action: accept means that the user has
-	// agreed, not that the interaction is complete. Nil means that the server cannot send URLs.
+	// that are not https, or http on this machine, and those with a user name or password, which
+	// can pass for the host (MCP elicitation, "Safe URL Handling"). OpenURL returns the user's
+	// action: accept means that the user has agreed, not that the interaction is complete. Nil
+	// means that the server cannot send URLs.
 	OpenURL func(ctx context.Context, u *URLRequest) (mcp.ElicitAction, error)
 
 	// Sample lets a model continue a conversation, see [SampleRequest] and [Say]. If the user
@@ -92,8 +93,8 @@ type Input struct {
 	// cannot list roots.
 	Roots *Roots
 	// CheckRoot is called for each root whenever the server requests the roots. The server sees the
-	// roots for which it returns nil. Errors are logged. Nil admits the files and folders that exist
-	// and can be opened, and roots on other hosts, which cannot be checked from here.
+	// roots for which it returns nil. Errors are logged. Nil admits the files and folders that
+	// exist and can be opened, and roots on other hosts, which cannot be checked from here.
 	CheckRoot func(ctx context.Context, root mcp.Root) error
 
 	// Tasks runs input requests as tasks if the server asks for that. If clients of several servers

@@ -27,9 +27,9 @@ type Roots struct {
 	sessions []*session.Session
 }
 
-// Set replaces all roots and notifies the servers of a change, all at once. Each root must be a file
-// URI with an absolute path without ".."; otherwise Set fails and changes nothing. If a server cannot
-// be notified before ctx ends, Set returns the error, but the change remains.
+// Set replaces all roots and notifies the servers of a change, all at once. Each root must be a
+// file URI with an absolute path without ".."; otherwise Set fails and changes nothing. If a server
+// cannot be notified before ctx ends, Set returns the error, but the change remains.
 func (r *Roots) Set(ctx context.Context, roots ...mcp.Root) error {
 	for _, root := range roots {
 		if err := checkRoot(root.URI); err != nil {

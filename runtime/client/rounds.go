@@ -20,8 +20,9 @@ import (
 )
 
 // InputError is returned if a server needs input for a request in a revision without sessions, and
-// the client cannot give it: a handler fails, or the server has asked [Limits].InputRounds times. The request has no effect on the server then, unless it says so. A
-// task still waits for the input: [requestor.Handle.Result] asks for it again.
+// the client cannot give it: a handler fails, or the server has asked for input
+// [Limits].InputRounds times. The request then has no effect on the server, unless the server says
+// so. A task still waits for the input: [requestor.Handle.Result] asks for it again.
 type InputError struct {
 	Method string // of the input request, such as elicitation/create; "" at the limit of rounds
 	Err    error  // why there is no response; the error of the handler in Options

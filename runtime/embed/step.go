@@ -20,9 +20,9 @@ import (
 //	})
 //
 // Ctx is the context of the handler, or one derived from it. In a plain call, and in a task that is
-// not durable, the handler runs once: Step runs f and records nothing. [task.Options].Limits.Journal
-// limits the size of the journal: a step whose result exceeds it fails the task, whatever the
-// handler returns.
+// not durable, the handler runs once: Step runs f and records nothing.
+// [task.Options].Limits.Journal limits the size of the journal: a step whose result exceeds it
+// fails the task, whatever the handler returns.
 //
 // The result is recorded exactly once. F runs at least once: if the process dies before the result
 // is stored, f runs again with the same [IdempotencyKey].
@@ -76,8 +76,8 @@ type StepError = rerun.StepError
 // [task.Options].Recovery.ParkAfter is parked: Sleep returns an error, the handler returns it, and
 // is called again, from its top, when the sleep ends. From then on, no step, no sleep and no input
 // request of the run begins: they fail with the same error. A task that expires first never wakes:
-// for sleeps of more than an hour, set Default and Max in [task.Options].TTL. Names of sleeps follow
-// the rules for names of steps.
+// for sleeps of more than an hour, set Default and Max in [task.Options].TTL. Names of sleeps
+// follow the rules for names of steps.
 func Sleep(ctx context.Context, name string, f func() time.Time) error {
 	return run(ctx).Sleep(ctx, name, f)
 }

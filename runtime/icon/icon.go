@@ -42,8 +42,8 @@ const (
 // Fetcher fetches icons. The zero value fetches only icons in data URIs. It is safe for concurrent
 // use.
 type Fetcher struct {
-	// Server is a URL of the server that the icons belong to, such as that of client.Dial. Icons are
-	// fetched from its origin. Empty means that no icons are fetched from the server.
+	// Server is a URL of the server that the icons belong to, such as that of client.Dial. Icons
+	// are fetched from its origin. Empty means that no icons are fetched from the server.
 	Server string
 
 	// Hosts are further hosts, such as "icons.example.com", from which icons are fetched. They must
@@ -58,11 +58,11 @@ type Fetcher struct {
 	Transport http.RoundTripper
 }
 
-// Fetch returns the picture at the source of an icon, which is an https or a data URI, and its type,
-// which it detects from the data: image/png, image/jpeg, image/webp or image/svg+xml. It fails for
-// data of other types, for other schemes, for hosts that f does not admit, and if a redirect leads
-// to another origin. It fails for more than 1 MiB, 4096 pixels on a side or 100 frames. An SVG
-// picture may contain scripts: draw it where they do not run (MCP, "Icons").
+// Fetch returns the picture at the source of an icon, which is an https or a data URI, and its
+// type, which it detects from the data: image/png, image/jpeg, image/webp or image/svg+xml. It
+// fails for data of other types, for other schemes, for hosts that f does not admit, and if a
+// redirect leads to another origin. It fails for more than 1 MiB, 4096 pixels on a side or 100
+// frames. An SVG picture may contain scripts: draw it where they do not run (MCP, "Icons").
 func (f *Fetcher) Fetch(ctx context.Context, src string) (mimeType string, data []byte, err error) {
 	u, err := url.Parse(src)
 	if err != nil {

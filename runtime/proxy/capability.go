@@ -119,7 +119,8 @@ func (c *client) merge(own *string) (all mcp.ServerCapabilities, merged *string)
 			declared.Extensions = withoutTasks(declared.Extensions)
 		}
 		// A server that declares the extension has its methods (Skills extension, "Capability
-		// Negotiation"), and the proxy does not pass them on: skills of two upstreams may have one URI.
+		// Negotiation"), and the proxy does not pass them on: skills of two upstreams may have one
+		// URI.
 		declared.Extensions = jsonedit.With(declared.Extensions, skills.ExtensionID, nil)
 		add(&all, declared)
 		if server.Instructions != nil && *server.Instructions != "" {

@@ -450,7 +450,8 @@ func (c *endsAtDiscover) Read() (transport.Message, error) {
 	return m, err
 }
 
-// A modern client discovers the features of all upstreams, without the extensions for tasks and skills.
+// A modern client discovers the features of all upstreams, without the extensions for tasks and
+// skills.
 func TestDiscoverMergesUpstreams(t *testing.T) {
 	declare := func(extensions string) func(*mcp.ServerCapabilities) {
 		return func(c *mcp.ServerCapabilities) { c.Extensions = json.RawMessage(extensions) }

@@ -116,10 +116,10 @@ const NoLimit = boundary.None
 // Limits limit the work and the memory that a client can cause.
 type Limits struct {
 	// Calls limits the requests of a principal that call a handler, per second, with bursts of
-	// twice as many, in all its sessions and without them. Clients without a principal count by their
-	// network, see [streamable.HandlerOptions], or else by their session. Further requests are
-	// rejected with [session.CodeOverloaded]. A request for a task counts when it arrives; the work
-	// of the task is not limited. Zero means no limit.
+	// twice as many, in all its sessions and without them. Clients without a principal count by
+	// their network, see [streamable.HandlerOptions], or else by their session. Further requests
+	// are rejected with [session.CodeOverloaded]. A request for a task counts when it arrives; the
+	// work of the task is not limited. Zero means no limit.
 	Calls float64
 	// Logs limits the log messages during the calls of a principal, as Calls does. Those of
 	// [Server.Logger] count for each session apart. Further messages are dropped. The default is

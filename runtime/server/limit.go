@@ -21,9 +21,9 @@ type limits struct {
 // allow reports whether a limiter has room for one more event, which then counts.
 func allow(l *rate.Limiter) bool { return l == nil || l.Allow() }
 
-// account returns the key of the limits for a request with context ctx, in a session or without: its
-// principal, or the network of a client without one. If neither is known, a session has limits of its
-// own, and requests without a session share theirs.
+// account returns the key of the limits for a request with context ctx, in a session or without:
+// its principal, or the network of a client without one. If neither is known, a session has limits
+// of its own, and requests without a session share theirs.
 func (p *peer) account(ctx context.Context) string {
 	return cmp.Or(modern.Account(ctx, session.Principal(ctx)), p.key)
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// limitedClient sends requests of one era as a principal, each time over another one of its connections.
+// limitedClient sends requests of one era as a principal, each time over another one of its
+// connections.
 type limitedClient struct {
 	*modernClient
 	sessionless bool
@@ -80,8 +81,8 @@ func (c *limitedClient) overloaded() string {
 	return `"code":-32050`
 }
 
-// Each limit means the same in sessions and without them, and a principal has it once for all of its
-// connections.
+// Each limit means the same in sessions and without them, and a principal has it once for all of
+// its connections.
 func TestLimitsHoldInBothEras(t *testing.T) {
 	const do, fine = `{"name":"do","arguments":{}}`, `"content":[`
 	type clients struct{ ann, again, bob *limitedClient } // the first two are one principal

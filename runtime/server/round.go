@@ -23,9 +23,9 @@ import (
 // for the consequences. In a call of a revision without sessions, an input request that has no
 // response yet returns it: the handler is called again when the client has sent the responses. In a
 // task of a [Durable] tool, an input request or a [Sleep] returns it after a wait of
-// [task.Options].Recovery.ParkAfter, or when the server shuts down: the handler is called again when
-// the response or the time has come, or by the next process. The handler returns the error, wrapped
-// or not.
+// [task.Options].Recovery.ParkAfter, or when the server shuts down: the handler is called again
+// when the response or the time has come, or by the next process. The handler returns the error,
+// wrapped or not.
 //
 // From then on, no [Step], no sleep and no input request of the run begins, in any branch: they
 // fail with an InputRequiredError, too. A compensation in a defer, or a fallback for the error,

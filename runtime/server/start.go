@@ -130,8 +130,8 @@ func (s *Server) Err() error {
 // added later wait until then.
 //
 // Start fails with the errors of [Server.Err], with [session.ErrClosed] if the server was closed,
-// with the error of [Shared.Bus], and with those of [task.New] if there is an Options.Tasks.Store. In
-// the last two cases, a later call tries again. If ctx ends during the recovery of tasks, Start
+// with the error of [Shared.Bus], and with those of [task.New] if there is an Options.Tasks.Store.
+// In the last two cases, a later call tries again. If ctx ends during the recovery of tasks, Start
 // fails; later, ctx has no effect.
 //
 // If another process uses the store of the tasks ([task.ErrLocked]), as with [bolt.File], the

@@ -109,9 +109,9 @@ func IdempotencyKey(ctx context.Context) string { return rerun.IdempotencyKey(ct
 // longer than [task.Options].Recovery.ParkAfter is parked: Sleep returns an [*InputRequiredError],
 // the handler returns it, and the server calls the handler again, from its top, when the sleep
 // ends. A task that expires first never wakes: for sleeps of more than an hour, set Default and Max
-// in the TTL of [Options].Tasks. A plain call waits as long as its client does; in revisions without
-// sessions, an input request of another branch ends the wait with an [*InputRequiredError], and the
-// next round waits for the rest. Names of sleeps follow the rules for names of steps.
+// in the TTL of [Options].Tasks. A plain call waits as long as its client does; in revisions
+// without sessions, an input request of another branch ends the wait with an [*InputRequiredError],
+// and the next round waits for the rest. Names of sleeps follow the rules for names of steps.
 //
 // If ctx ends first, the sleep is given up: Sleep returns an error that wraps
 // [context.DeadlineExceeded] or [context.Canceled], in every run. The deadline of ctx is recorded

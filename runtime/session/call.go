@@ -436,7 +436,7 @@ func (s *Session) extension(call *Call, start time.Time) time.Duration {
 	return rest
 }
 
-// callLate calls a function that was passed to OnLate.
+// callLate calls the function of the option OnLate.
 func (s *Session) callLate(late lateFunc, a answer) {
 	s.panicked("OnLate", boundary.Run(func() error { late(a.result, a.err); return nil }))
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/engine"
 )
 
-// Options configures a session. The zero value is useful. A nil *Options is the zero value. A number
-// that is zero means the default, and a negative one is an error of [Options.Check] that names the
-// field; [NoLimit] means no limit, and [Off] that something is switched off, where the field says
-// so.
+// Options configures a session. The zero value is useful. A nil *Options is the zero value. A
+// number that is zero means the default, and a negative one is an error that names the field, see
+// [Connect] and [Serve]; [NoLimit] means no limit, and [Off] that something is switched off, where
+// the field says so.
 type Options struct {
 	// Handler serves the requests and notifications of the peer. The session itself answers
 	// initialize and ping, and handles notifications/cancelled and notifications/progress. If

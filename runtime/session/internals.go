@@ -20,7 +20,7 @@ type requestInternals struct{ *Request }
 // Internals returns the Request with methods for packages of this module.
 func (r *Request) Internals(boundary.Caller) requestInternals { return requestInternals{r} }
 
-// configInternals is what only packages of this module do with an Options.
+// configInternals is an Options with the fields and methods that only packages of this module use.
 type configInternals struct {
 	*inner
 	cfg *Options
@@ -29,7 +29,7 @@ type configInternals struct {
 // Internals returns the part of the Options that is for packages of this module.
 func (c *Options) Internals(boundary.Caller) configInternals { return configInternals{&c.inner, c} }
 
-// Check returns an error that names every number of the Options that is invalid, or nil.
+// Check returns an error that names each invalid number of the Options, or nil if all are valid.
 func (c configInternals) Check() error {
 	_, err := c.cfg.complete()
 	return err
@@ -37,26 +37,28 @@ func (c configInternals) Check() error {
 
 // inner adapts a session to its peer and to its connection.
 type inner struct {
-	// State is a value for the Handler and the middleware, which the State of a request returns.
+	// State is a value for the Handler and the middleware. The method State of a request returns
+	// it.
 	State any
 
-	// Responder serves the modern requests that arrive over the connection of a server, modern
-	// notifications, and all notifications before initialize. If it is nil, they are messages like
-	// all others. It is one of NewResponder.
+	// Responder serves modern requests that arrive over the connection of a server, modern
+	// notifications, and all notifications before initialize. NewResponder returns it. If it is
+	// nil, the session serves them like all other messages.
 	Responder transport.Responder
 
-	// ExtensionMethods reports whether an extension defines a method, such as tasks/get. A Responder
-	// passes requests for it to the Handler, and a client sends them in revisions without sessions,
-	// although the protocol has a method of that name in other revisions only. Nil means none.
+	// ExtensionMethods reports whether an extension defines a method, such as tasks/get. A
+	// Responder passes requests for it to the Handler, and a client sends them in revisions without
+	// sessions, although the protocol has a method of that name in other revisions only. Nil means
+	// none.
 	ExtensionMethods func(method string) bool
 
-	// Known is what a client has learned about the server over an earlier connection. With a
-	// revision without sessions, [Connect] sends nothing; with another one, it sends initialize at
-	// once. If the server rejects initialize, Connect sends server/discover. Nil means that nothing
-	// is known.
+	// Known is the state of the server that a client has learned over an earlier connection. If its
+	// revision has no sessions, [Connect] sends nothing. Otherwise, Connect sends initialize at
+	// once, and server/discover only if the server rejects initialize. Nil means that the server is
+	// unknown.
 	Known *State
 
-	// IDPrefix makes the ids of requests to the peer strings that begin with it. Sessions that share
-	// a connection need different prefixes. The default is ids that are numbers.
+	// IDPrefix makes the ids of requests to the peer strings that begin with it. Sessions that
+	// share a connection need different prefixes. The default is ids that are numbers.
 	IDPrefix string
 }

@@ -19,7 +19,7 @@ type answer struct {
 	err    error
 }
 
-// lateFunc receives an answer that arrives after its call has returned; see [OnLate].
+// lateFunc receives an answer that arrives after its call has returned; see OnLate.
 type lateFunc func(json.RawMessage, error)
 
 // pending is a request that waits for its answer. The goroutine that removes it from calls must

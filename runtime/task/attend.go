@@ -76,8 +76,8 @@ func (f *shared) attendant(id string) *Run {
 	return nil
 }
 
-// findLocal returns what knows the waiters of a task in this process: the attendant of the task, its
-// work, or nil.
+// findLocal returns the Run that knows the waiters of a task in this process: the attendant of the
+// task, or else the run of its work. It returns nil if there is neither.
 func (m *Manager) findLocal(id string) *Run {
 	if attendant := m.fleet.attendant(id); attendant != nil {
 		return attendant
@@ -91,8 +91,9 @@ type message struct {
 	Params json.RawMessage `json:"params,omitempty"`
 }
 
-// waiting is the message with which a member says that a requestor waits there: the member that runs
-// the work may know another one. It is no JSON, so that earlier versions of this package ignore it.
+// waiting is the message by which a member announces that a requestor waits there. The member that
+// runs the work may know only another requestor. The message is not JSON, so that earlier versions
+// of this package ignore it.
 const waiting = "waiting"
 
 // announceWaiter makes the member that holds a task send the messages of the work to others, too.

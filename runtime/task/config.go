@@ -122,8 +122,8 @@ type Limits struct {
 	PageSize int
 }
 
-// Recovery is the part of an [Options] that says how work runs again, after a restart or when it was
-// parked.
+// Recovery is the part of an [Options] that says how work runs again, after a restart or when it
+// was parked.
 type Recovery struct {
 	// Recover returns the work that is re-run for an unfinished task that was created as
 	// restartable: by [New], and when parked work runs again. If it returns nil, or if Recover is

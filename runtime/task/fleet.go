@@ -33,52 +33,55 @@ var errUnknownWork = errors.New("task: this member does not know the work")
 // errNotMember reports that the lease of this member has ended, and that it has not joined again.
 var errNotMember = fmt.Errorf("%w: this process is not a member of the fleet at present", ErrUnavailable)
 
-// inspectors is the maximum number of goroutines that read records which other members have
+// inspectors is the maximum number of goroutines that read the records that other members have
 // changed.
 const inspectors = 16
 
-// fleet is what a Manager asks about the other processes that use its store. It is shared or alone.
+// fleet connects a Manager with the other processes that use its store. It is a shared if there may
+// be others, and otherwise an alone.
 type fleet interface {
-	// others reports whether there may be others. Then what is read may be out of date, and only a
-	// write tells.
+	// others reports whether there may be other processes. Then a record that was read may be out
+	// of date, and only a write detects that.
 	others() bool
-	// claim returns the claim with which this process takes over a task that has the claim from; the
-	// zero Claim is that of a new task. It fails if others may have taken over the tasks of this
-	// process.
+	// claim returns the claim with which this process takes over a task that has the claim from;
+	// the zero Claim is that of a new task. It fails if other members may have taken over the tasks
+	// of this process.
 	claim(from Claim) (Claim, error)
-	// follow reports changes of a task by others to inspect, until unfollow is called as often as
-	// follow. It must be called before the record is read. Changed says that there may be one.
+	// follow makes the fleet inspect a task after each change by another member, until unfollow is
+	// called as often as follow. Call it before the record is read, or a change may be missed.
+	// changed reports that there may be a change.
 	follow(id string)
 	unfollow(id string)
 	changed(id string)
 
-	// Wrote, dropped and removed are called when this process has written a record, has dropped a
-	// task, and has removed a run. The run of a task that has none here is nil.
+	// wrote, dropped and removed are called when this process has written a record, has dropped a
+	// task, and has removed a run. run is nil if the task has no run in this process.
 	wrote(run *Run, r *Record)
 	dropped(run *Run, r *Record)
 	removed(run *Run)
 
-	// attendant returns what knows the requestors of this process that wait for a task, apart from
-	// its run, or nil. Attend returns what a requestor must be known to from now on until leave is
-	// called, or nil. Leave passes on what has arrived before; it must be called before the requestor
+	// attendant returns the attendant of a task, see attend.go, or nil if it has none. attend
+	// returns the Run to which a requestor of the task must be added until leave is called, or nil.
+	// leave passes on the messages that have arrived before. It must be called before the requestor
 	// is removed.
 	attendant(id string) *Run
 	attend(ctx context.Context, r *Record) (to *Run, leave func())
 
-	// createElsewhere stores a task that others run. Refused leaves a task to them for which this
-	// process has no work, and removes its run, which may be nil. It returns false if the task must
-	// stay. ToolsChanged ends all refusals.
+	// createElsewhere stores a task that other members run. refused leaves a task for which this
+	// process has no work to them, and removes its run, which may be nil. It returns false if the
+	// task must stay. toolsChanged ends all refusals.
 	createElsewhere(ctx context.Context, r *Record, via Requestor) error
 	refused(run *Run, r *Record) bool
 	toolsChanged()
-	// drain leaves all tasks whose work does not run to others that run them. HandOverTicket and
-	// handOverParked do so for a task whose work has begun to wait after that.
+	// drain hands over the tasks whose work is parked or queued to other members that run them.
+	// handOverTicket and handOverParked do so for a task whose work was queued or parked after
+	// that.
 	drain()
 	handOverTicket(t *ticket)
 	handOverParked(run *Run)
 
-	// granted returns how many permits of a pool this process has, and settle makes goroutines ask
-	// the others for those that it wants. The caller holds the mu of the scheduler.
+	// granted returns how many permits of a pool this process has. settle starts goroutines that
+	// request or return permits of all pools. The caller holds the mu of the scheduler.
 	granted(p *pool) int64
 	settle()
 
@@ -88,8 +91,8 @@ type fleet interface {
 	takeOver(r *Record) error
 }
 
-// alone is the fleet of a Manager whose store is not shared. All claims are zero, and the tasks that
-// the store has at the start are those of this process.
+// alone is the fleet of a Manager whose store is not shared. All claims are zero, and the tasks
+// that the store has at the start are those of this process.
 type alone struct{ m *Manager }
 
 func (alone) others() bool                    { return false }
@@ -133,7 +136,7 @@ type shared struct {
 	mu         sync.Mutex
 	membership membership
 	own        map[string]bool      // IDs of all memberships of this process
-	missing    []fleets.Missing     // what this member has refused
+	missing    []fleets.Missing     // the tasks that this member has refused
 	followed   map[string]*followed // by task id
 	changes    []string             // ids of tasks to inspect
 	doubts     map[string]Claim     // see doubt; by task id
@@ -194,9 +197,10 @@ func (f *shared) claim(from Claim) (c Claim, err error) {
 	return Claim{membership.Self().ID, from.Epoch + 1}, err
 }
 
-// set sets the membership, and returns the ids of the tasks that this member follows. Any revision
-// of them may be right then: if the store has lost its latest writes, the lease ends, unless its
-// renewals are not among them; see lost.
+// set sets the membership, and returns the ids of the tasks that this member follows. It forgets
+// the latest revisions that were seen: the lease may have ended because the store has lost its
+// latest writes, and then an earlier revision is right. lost handles the case that the lease
+// survives.
 func (f *shared) set(membership membership) (ids []string) {
 	f.mu.Lock()
 	f.membership = membership
@@ -317,7 +321,7 @@ func (f *shared) scan() {
 }
 
 // watchLease ends all work once the lease of a membership has ended, and then closes the channel
-// that it returns. It waits for nothing else, such as a store that does not answer.
+// that it returns. It does not wait for the store, which may not respond.
 func (f *shared) watchLease(membership membership) <-chan struct{} {
 	fenced := make(chan struct{})
 	f.m.spawn(func() { // ends with the membership or the Manager
@@ -520,7 +524,7 @@ func (f *shared) wrote(run *Run, r *Record) {
 	settled := each != nil && (each.placing != nil && r.Claim.Member != "" || each.places() && r.terminal())
 	f.mu.Unlock()
 	if settled {
-		f.changed(r.ID) // the store reports only what other members do
+		f.changed(r.ID) // the store reports only changes by other members
 	}
 }
 
@@ -536,7 +540,7 @@ func (f *shared) dropped(_ *Run, r *Record) {
 	}
 }
 
-// removed ends what newRun has begun. A task that was lost may still have the claim of this member.
+// removed undoes the calls of newRun. A task that was lost may still have the claim of this member.
 func (f *shared) removed(run *Run) {
 	f.unfollow(run.id)
 	f.m.limits.forget(&run.usage)
@@ -551,8 +555,8 @@ func (f *shared) removed(run *Run) {
 // and the task has not ended as far as it knows.
 func (each *followed) places() bool { return each.placing != nil || each.created }
 
-// latestStore is a shared store whose Get fails with errOutdated if this process has read or written
-// a later record, unless the store has lost that one.
+// latestStore is a shared store whose Get fails with errOutdated if this process has read or
+// written a later record, unless the store has lost that one.
 type latestStore struct {
 	Store
 	f *shared
@@ -582,7 +586,7 @@ func (f *shared) least(id string) uint64 {
 	return 0
 }
 
-// saw notes that a record was read.
+// saw records the revision of a record that was read.
 func (f *shared) saw(id string, revision uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -600,8 +604,8 @@ const (
 	outdatedPause   = 30 * time.Second
 )
 
-// lost notes that an outdated record was read. It returns true if the store has lost the later ones.
-// Then a run in this process ends, and is recovered from the record that the store has.
+// lost is called when an outdated record was read. It returns true if the store has lost the later
+// ones. Then a run in this process ends, and is recovered from the record that the store has.
 func (f *shared) lost(id string, revision uint64) bool {
 	f.mu.Lock()
 	each := f.followed[id]
@@ -843,8 +847,8 @@ func (f *shared) adopt(brief Record) error {
 	return err
 }
 
-// recover claims a task and runs its work. It fails with errTaken if another member was faster. Died
-// is set if the holder of the task has ended.
+// recover claims a task and runs its work. It fails with errTaken if another member was faster.
+// Died is set if the holder of the task has ended.
 func (f *shared) recover(brief Record, died bool) (err error) {
 	from := brief.Claim
 	if brief.parked() && f.m.cfg.Recovery.Recover != nil {
@@ -927,8 +931,8 @@ func (run *Run) endClaiming() {
 }
 
 // runsHere reports whether this process runs the restartable tasks of a tool that it creates, if they
-// require labels. It returns false if [Options].Member leaves the tool to other members of the fleet
-// or lacks a label, and while this member drains and another one runs the tasks.
+// require labels. It returns false if [Options].Member leaves the tool to other members of the
+// fleet or lacks a label, and while this member drains and another one runs the tasks.
 func (m *Manager) runsHere(tool string, labels ...string) bool {
 	p := placement{tool: tool, labels: labels}
 	return !m.fleet.others() || serves(&m.cfg.Member, &p) && !(m.draining.Load() && m.othersServe(p))
@@ -983,13 +987,13 @@ func (m *Manager) queried(request []byte) (response []byte) {
 }
 
 // TakeOver makes this member of a fleet the holder of an unfinished task, for an operator: the work
-// ends in the other process, and runs again here from its journal. If this
-// member holds the task already, TakeOver ends the context of the work and returns; the next run
-// starts once the work has returned.
+// ends in the other process, and runs again here from its journal. If this member holds the task
+// already, TakeOver ends the context of the work and returns; the next run starts once the work has
+// returned.
 //
 // TakeOver fails with [ErrNotFound], with [ErrClosed], with a [*MoveError] if the task is terminal,
-// and with taskrules.ErrNotMovable if the work is not restartable, if this member drains, does not have the
-// tool or lacks a label of the task, or if the task is about to fail because of
+// and with taskrules.ErrNotMovable if the work is not restartable, if this member drains, does not
+// have the tool or lacks a label of the task, or if the task is about to fail because of
 // [Recovery.MaxReruns].
 func (m managerInternals) TakeOver(ctx context.Context, id string) error {
 	var r Record

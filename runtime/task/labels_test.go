@@ -20,7 +20,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// labelled returns a Config of a member with labels.
+// labelled returns the Options of a member with labels.
 func labelled(labels ...string) task.Options {
 	return task.Options{Member: task.Member{Labels: labels}, Recovery: task.Recovery{ParkAfter: time.Second}}
 }

@@ -111,7 +111,8 @@ func (m *Manager) storedElsewhere(ctx context.Context, principal string) (bytes 
 			return bytes, m.logFault("list tasks", err)
 		}
 		for i := range list {
-			// The attendant of a task that was created here for other members is counted until it ends.
+			// The attendant of a task that was created here for other members is counted until it
+			// ends.
 			a := m.fleet.attendant(list[i].ID)
 			if m.findRun(list[i].ID) == nil && (a == nil || !m.limits.counts(&a.usage)) {
 				bytes += list[i].Bytes

@@ -48,8 +48,8 @@ type Record struct {
 	// Reruns is the number of times that the process of restartable work has died while the work
 	// ran, since its journal has grown; see [Recovery.MaxReruns].
 	Reruns int
-	// Phase says what restartable work does in the process that holds its task. If that process dies,
-	// only work that runs can be the cause. Only a Manager reads it; 0 is work that runs.
+	// Phase says what restartable work does in the process that holds its task. If that process
+	// dies, only work that runs can be the cause. Only a Manager reads it; 0 is work that runs.
 	Phase uint8
 	// Lost are the IDs of the latest members of a fleet that Reruns counts. A member that was found
 	// dead but lives removes itself.

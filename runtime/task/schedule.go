@@ -481,8 +481,8 @@ func (f *shared) reapply(accepts func(p *pool) bool) {
 	s.dispatch()
 }
 
-// reapplyTo applies the latest share of a pool, unless it is unknown. The caller holds the mu of the
-// scheduler.
+// reapplyTo applies the latest share of a pool, unless it is unknown. The caller holds the mu of
+// the scheduler.
 func (f *shared) reapplyTo(p *pool) {
 	membership := f.current()
 	if p.max == 0 || membership == nil || lapsed(membership) {

@@ -119,8 +119,9 @@ type undoing struct {
 	ended       bool      // EndUndo was called
 }
 
-// whyUndo reports why the work runs: taskrules.UndoNone to do what it is for, and otherwise to undo what
-// earlier runs have registered, since the time since. It is set once [Run.Journal] has returned.
+// whyUndo reports why the work runs: taskrules.UndoNone to do what it is for, and otherwise to undo
+// what earlier runs have registered, since the time since. It is set once [Run.Journal] has
+// returned.
 func (run *Run) whyUndo() (why taskrules.Undo, since time.Time) {
 	run.mu.Lock()
 	defer run.mu.Unlock()

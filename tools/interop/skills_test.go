@@ -18,8 +18,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// trapsFields is a front matter that parsers of YAML understand in different ways, with its line breaks
-// of Windows.
+// trapsFields is a front matter that parsers of YAML understand in different ways, with its line
+// breaks of Windows.
 var trapsFields = strings.ReplaceAll(`---
 name: traps
 description: >-

@@ -84,7 +84,8 @@ func (r *remote) skills() (*hosted.Client, error) {
 	return s, err
 }
 
-// eachSkill calls f with each skill that the server lists. Invalid entries are reported, and counted.
+// eachSkill calls f with each skill that the server lists. Invalid entries are reported, and
+// counted.
 func (r *remote) eachSkill(ctx context.Context, f func(*hosted.Client, *hosted.Entry) error) (invalid int, err error) {
 	s, err := r.skills()
 	if err != nil {

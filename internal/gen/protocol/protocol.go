@@ -24,8 +24,8 @@ type Package struct {
 
 const module = "github.com/mcpwire/mcpwire/"
 
-// extensions are the extensions of the protocol with a schema. That of Skills is written by hand from
-// the text of the extension, which has none.
+// extensions are the extensions of the protocol with a schema. That of Skills is written by hand
+// from the text of the extension, which has none.
 var extensions = []struct {
 	schema string // folder in schema/
 	name   string // of the package in mcp/ext, and of the page

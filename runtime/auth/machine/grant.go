@@ -166,10 +166,10 @@ func WorkloadIdentity(assertion func(ctx context.Context, audience string) (auth
 	})
 }
 
-// AssertionFile returns a function for [WorkloadIdentity] that reads a file, such as the projected token of a service
-// account in Kubernetes. It reads the file on each call, because the platform replaces it. It
-// ignores its audience parameter: the configuration of the platform determines the audience of the
-// token.
+// AssertionFile returns a function for [WorkloadIdentity] that reads a file, such as the projected
+// token of a service account in Kubernetes. The function reads the file on each call, because the
+// platform replaces it. It ignores its audience parameter: the configuration of the platform
+// determines the audience of the token.
 func AssertionFile(path string) func(ctx context.Context, audience string) (auth.Secret, error) {
 	return func(context.Context, string) (auth.Secret, error) {
 		f, err := os.Open(path)

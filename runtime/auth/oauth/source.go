@@ -22,11 +22,11 @@ type TokenRequest struct {
 	Rejected   auth.Secret // the token that the server has rejected; the source must not return it again
 }
 
-// FromSource returns an Authorizer that uses the tokens of a function. The function returns a token,
-// or nil to send the request without one. It is called for every request, by several goroutines at
-// once, so it should cache its token. After a 401, and after a 403 with error="insufficient_scope",
-// it is called once with the challenge. If that returns another token, the request is sent again.
-// Tokens of type DPoP are not supported.
+// FromSource returns an Authorizer that uses the tokens of a function. The function returns a
+// token, or nil to send the request without one. It is called for every request, by several
+// goroutines at once, so it should cache its token. After a 401, and after a 403 with
+// error="insufficient_scope", it is called once with the challenge. If that returns another token,
+// the request is sent again. Tokens of type DPoP are not supported.
 func FromSource(token func(ctx context.Context, r TokenRequest) (*Token, error)) httpclient.Authorizer {
 	return source(token)
 }

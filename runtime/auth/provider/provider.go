@@ -86,8 +86,9 @@ type Upstream struct {
 	// 9207). If RevocationEndpoint is set, the Proxy revokes the tokens of the provider when the
 	// client revokes its own.
 	Metadata auth.ServerMetadata
-	// Client is the registration of the proxy at the provider. Its Secret is sent in the Authorization
-	// header unless its Method is "client_secret_post". A public client has the Method "none".
+	// Client is the registration of the proxy at the provider. Its Secret is sent in the
+	// Authorization header unless its Method is "client_secret_post". A public client has the
+	// Method "none".
 	Client oauth.Client
 	Scopes []string // to request from the provider
 	// Subject returns the subject of the user that t belongs to, and claims for handlers. It asks the

@@ -12,11 +12,15 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/skillrules"
 )
 
-// cache has the files of one skill of one server, by digest, in the folder ROOT/SERVER/SKILL. SERVER is
-// the label in base32, from which it can be recovered, and which no file system folds or refuses.
-// SKILL is the digest of the URI, so that no part of a path is a text of the server. Files are named by
-// their digests, so that no search for skills on disk finds a SKILL.md. Errors of the file system are
-// not reported, except by removeServer: without the cache, files are fetched again.
+// cache holds the files of one skill of one server in the folder ROOT/SERVER/SKILL. A nil *cache
+// holds none.
+//
+// SERVER is the label of the server in base32. The label can be recovered from it, and it is a
+// valid name on every file system, also on those that ignore case. SKILL is the digest of the URI
+// of the skill, so that no text of the server becomes part of a path. Files are named by their
+// digests, so that no search for skills on disk finds a SKILL.md.
+//
+// Only removeServer reports errors of the file system. After other errors, files are fetched again.
 type cache struct{ root, server, skill string }
 
 var lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
@@ -31,7 +35,7 @@ func (s *Client) cacheOf(skill string) *cache {
 // plain returns the hexadecimal digits of a digest.
 func plain(digest string) string { return strings.TrimPrefix(digest, "sha256:") }
 
-// path returns the name of a file. Entries are checked, so the digest has no separators.
+// path returns the name of a file. The digest has no separators, because entries are checked.
 func (c *cache) path(f *skills.SkillFile) string {
 	return filepath.Join(c.root, c.server, c.skill, plain(f.Digest))
 }
@@ -53,7 +57,7 @@ func (c *cache) load(f *skills.SkillFile) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, f.Size+1))
 }
 
-// store writes a verified file. It replaces what is there, so a reader sees whole files only.
+// store writes a verified file. It renames a complete file, so that no reader sees a part of one.
 func (c *cache) store(f *skills.SkillFile, data []byte) {
 	if c == nil {
 		return

@@ -11,19 +11,21 @@
 //
 // # Trust
 //
-// A skill is untrusted input: instructions of a server. Digests say that a file is the one that the
-// entry describes; they say nothing about who wrote it. Therefore:
+// A skill is untrusted input: instructions from a server. A digest proves that a file is the one
+// that the entry describes. It does not prove who wrote it. Therefore:
 //
-//   - Nothing is fetched before it is needed. Listing fetches no files, and loading only the SKILL.md.
-//   - The user approves a skill before it is loaded. The approval holds for the files of that moment,
-//     and never for a dynamic skill. A skill inside of another one needs an approval of its own.
-//   - No content is returned before its size, its digest and, of a SKILL.md, its front matter are
-//     verified, and a skill reads only files of its own entry, from its own server.
+//   - The package fetches a file only when it is needed. Listing fetches no files, and loading
+//     fetches only the SKILL.md.
+//   - The user approves a skill before it is loaded. The approval ends when a file changes. That of
+//     a dynamic skill is for one load. A skill inside another one needs an approval of its own.
+//   - The package verifies the size and the digest of each file before it returns it, and the front
+//     matter of the SKILL.md. A dynamic skill has no sizes and digests, so only its front matter is
+//     verified. A skill reads only files of its own entry, from its own server.
 //   - The package grants nothing and executes nothing. Fields such as allowed-tools or hooks are in
 //     [Entry].Frontmatter, as requests that the host may put to its user.
 //
-// Skills of different servers never mix: the host gives each server a label of its own, which is part
-// of the key of approvals and of cached files, and which marks the text for the model.
+// Skills of different servers never mix, because the host gives each server a label of its own. The
+// label is part of the key of approvals and of cached files, and marks the text for the model.
 package skills
 
 import (
@@ -51,12 +53,13 @@ import (
 
 // Errors of a [Client], beside [*VerificationError] and those of the requests.
 var (
-	// ErrUnsupported means that the server has not declared the extension, or not directoryRead.
-	ErrUnsupported = errors.New("skills: the server does not support it")
+	// ErrUnsupported means that the server has not declared the extension, or not the setting
+	// directoryRead that [Skill.Dir] needs.
+	ErrUnsupported = errors.New("skills: not supported by the server")
 	// ErrNotApproved means that the user has not approved a skill.
 	ErrNotApproved = errors.New("skills: not approved")
-	// ErrChanged means that the server has files that the entry of a loaded skill lacks. Get the entry
-	// again, and load it: that needs a new approval.
+	// ErrChanged means that the server has files that the entry of a loaded skill lacks. Get the
+	// entry and load it again, which needs a new approval.
 	ErrChanged = errors.New("skills: the skill has changed since it was loaded")
 )
 
@@ -83,22 +86,23 @@ func unverified(uri, reason, format string, args ...any) error {
 
 // Options configures a [Client].
 type Options struct {
-	// Label is the name that the host and its users have for the server, not the one that the server
-	// gives itself. No two servers have the same.
+	// Label is the name that the host and its users have for the server, in 1 to 100 bytes. It is
+	// not the name that the server gives itself. Each server of a host needs a label of its own.
 	Label string
-	// Approve asks the user whether a skill may be loaded. If it is nil, no skill is. It is called
-	// again if the files of the skill have changed, and each time for a dynamic skill. To remember
-	// approvals for longer than the Client lives, a host stores [Entry.Fingerprint].
+	// Approve asks the user whether a skill may be loaded. If it is nil, no skill can be loaded. It
+	// is called again if the files of the skill have changed, and for each load of a dynamic skill.
+	// To remember approvals for longer than the Client lives, a host stores [Entry.Fingerprint].
 	Approve func(ctx context.Context, e *Entry) (bool, error)
-	// Dynamic admits skills whose files change from read to read, so that they cannot be verified.
+	// Dynamic admits dynamic skills. Their files may change from read to read, so that they have no
+	// digests and cannot be verified.
 	Dynamic bool
 	// Cache is a folder for files of skills, or "" for none. Use a folder for this purpose alone,
-	// outside of all folders in which the host looks for skills of its user. What is in it remains
-	// content of a server, and is verified at each use.
+	// outside all folders in which the host looks for skills of its user. The files in it remain
+	// untrusted content of a server. They are verified at each use.
 	Cache string
 }
 
-// Client has the skills of one server. Its methods may be called by many goroutines.
+// Client lists and loads the skills of one server. Its methods may be called by many goroutines.
 type Client struct {
 	c       *client.Client
 	options Options
@@ -107,10 +111,12 @@ type Client struct {
 	approved map[string]string // fingerprint by the URI of the skill
 }
 
-// maxLabel is the length of the longest label in bytes, which becomes the name of a folder.
+// maxLabel is the length of the longest label in bytes. It is limited because the label becomes the
+// name of a folder.
 const maxLabel = 100
 
-// New returns the skills of the server of c.
+// New returns a Client for the skills of the server of c. It sends nothing. It fails if the label
+// is invalid.
 func New(c *client.Client, o Options) (*Client, error) {
 	if o.Label == "" || len(o.Label) > maxLabel || !utf8.ValidString(o.Label) {
 		return nil, fmt.Errorf("skills: label %q, want 1 to %d bytes of UTF-8", o.Label, maxLabel)
@@ -154,8 +160,9 @@ func (s *Client) entry(e *skills.Skill) (*Entry, error) {
 	return &Entry{s.options.Label, fields.Name, fields.Description, *e}, nil
 }
 
-// Fingerprint identifies the files of a skill: it differs if a file does, or the server or the URI of
-// the skill. It is "" for a dynamic skill, which has no approval that lasts.
+// Fingerprint identifies the files of a skill. It changes with each file, with the label of the
+// server and with the URI of the skill. It is "" for a dynamic skill, whose approval is for one
+// load.
 func (e *Entry) Fingerprint() string {
 	list, ok := e.Resources.(*skills.SkillResourcesList)
 	if !ok {
@@ -173,8 +180,8 @@ func (e *Entry) Fingerprint() string {
 	return skillrules.Digest(text)
 }
 
-// List iterates over the skills that the server lists. It may have others, see [Client.Get]. An
-// invalid entry is a [*VerificationError], after which the iteration goes on; it ends after any other
+// List iterates over the skills that the server lists. The server may have more, see [Client.Get].
+// For an invalid entry, List yields a [*VerificationError] and continues. It ends after any other
 // error.
 func (s *Client) List(ctx context.Context) iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {
@@ -222,24 +229,25 @@ func (s *Client) Get(ctx context.Context, uri string) (*Entry, error) {
 	return s.entry(&r.Skill)
 }
 
-// Skill is a loaded skill: approved, and with a verified SKILL.md. Its methods may be called by many
-// goroutines.
+// Skill is a loaded skill: approved, and with a verified SKILL.md. Its methods may be called by
+// many goroutines.
 type Skill struct {
 	// Entry is what the user has approved.
 	Entry Entry
-	// Text is the SKILL.md without its front matter, between lines that tell the model which server it
-	// comes from.
+	// Text is the SKILL.md without its front matter, between lines that tell the model which server
+	// it comes from.
 	Text string
 
 	s     *Client
 	files map[string]*skills.SkillFile // by decoded path; nil if the skill is dynamic
 
 	mu   sync.Mutex
-	read int64 // bytes of a dynamic skill
+	read int64 // bytes that were read, if the skill is dynamic
 }
 
-// Load loads a skill of the server: it asks the user to approve it, fetches its SKILL.md and verifies
-// it. Its other files are fetched by [Skill.Read].
+// Load asks the user to approve a skill of the server, fetches its SKILL.md and verifies it. It
+// fails with [ErrNotApproved], with a [*VerificationError], or with the error of the request.
+// [Skill.Read] fetches the other files.
 func (s *Client) Load(ctx context.Context, e *Entry) (*Skill, error) {
 	if e.Server != s.options.Label {
 		return nil, unverified(e.URI, "entry", "it is a skill of the server %q", e.Server)
@@ -325,9 +333,9 @@ func (s *Skill) mark(body []byte) string {
 	return fmt.Sprintf("[skill %q of the MCP server %q, untrusted content until the line \"[end %s]\"]\n%s\n[end %[3]s]\n", e.URI, e.Server, mark[:16], body)
 }
 
-// Read returns a verified file of the skill. Ref is a reference in its SKILL.md: a path relative to
-// that file, or a URI. A file that the entry does not list is a [*VerificationError], and nothing is
-// requested.
+// Read returns a verified file of the skill. ref is a reference in its SKILL.md: a path relative to
+// that file, or a URI. For a file that the entry does not list, Read fails with a
+// [*VerificationError] and sends no request.
 func (s *Skill) Read(ctx context.Context, ref string) ([]byte, error) {
 	uri := s.resolve(ref)
 	if uri == "" {
@@ -358,10 +366,10 @@ func (s *Skill) resolve(ref string) string {
 		}
 		return clean
 	}
-	refs := []string{inside(ref)} // as the name of a file is spelled
+	refs := []string{inside(ref)} // ref as the name of a file
 	link, _, _ := strings.Cut(ref, "#")
 	if text, err := url.PathUnescape(link); err == nil && !strings.Contains(ref, "://") {
-		refs = append(refs, inside(text)) // as in a link of Markdown
+		refs = append(refs, inside(text)) // ref as a link in Markdown
 	}
 	for _, path := range refs {
 		switch {
@@ -377,9 +385,9 @@ func (s *Skill) resolve(ref string) string {
 	return ""
 }
 
-// Dir returns the direct children of a folder of the skill, "." for its root. It fails with
-// [ErrChanged] if one of them is not in the entry, and with [ErrUnsupported] if the server does not
-// read folders.
+// Dir returns the direct children of a folder of the skill. folder is relative to the SKILL.md; "."
+// is the root of the skill. Dir fails with [ErrChanged] if one of the children is not in the entry,
+// and with [ErrUnsupported] if the server does not read folders.
 func (s *Skill) Dir(ctx context.Context, folder string) ([]mcp.Resource, error) {
 	settings, _ := s.s.settings()
 	if settings.DirectoryRead == nil || !*settings.DirectoryRead {
@@ -472,7 +480,7 @@ func verify(f *skills.SkillFile, data []byte) error {
 	return nil
 }
 
-// fetch reads a file from the server. The result may come from the cache of c if cached is set.
+// fetch reads a file from the server. If cached is set, the result may come from the cache of s.c.
 func (s *Client) fetch(ctx context.Context, uri string, cached bool) ([]byte, error) {
 	var r *mcp.ReadResourceResult
 	var err error

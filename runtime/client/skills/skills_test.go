@@ -331,8 +331,8 @@ func TestVerification(t *testing.T) {
 	}
 }
 
-// An invalid entry does not hide the others, and equal names stay apart. The list says nothing about
-// skills that it lacks.
+// An invalid entry does not hide the others, and equal names stay apart. The list says nothing
+// about skills that it lacks.
 //
 // Proves XSKILL-42 and XSKILL-68.
 func TestList(t *testing.T) {

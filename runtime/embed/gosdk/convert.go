@@ -126,8 +126,8 @@ func fromID(id wirerpc.ID) (jsonrpc.ID, error) {
 	return jsonrpc.MakeID(float64(v))
 }
 
-// decode decodes JSON into a type of the SDK. Members that the type does not have are dropped. Empty
-// text, such as that of absent params, is the zero value.
+// decode decodes JSON into a type of the SDK. Members that the type does not have are dropped.
+// Empty text, such as that of absent params, is the zero value.
 func decode[T any](raw json.RawMessage) (*T, error) {
 	v := new(T)
 	if len(raw) == 0 {

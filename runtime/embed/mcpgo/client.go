@@ -161,8 +161,8 @@ func callParams(ctx context.Context, request mcp.CallToolRequest) (context.Conte
 	return ctx, arguments, err
 }
 
-// AttachTool returns a handle for an existing task of a tool call. It sends nothing. It fails if the
-// Client is not initialized.
+// AttachTool returns a handle for an existing task of a tool call. It sends nothing. It fails if
+// the Client is not initialized.
 func (c *Client) AttachTool(id string, opts ...requestor.Option) (*Handle, error) {
 	s, err := c.session(context.Background())
 	if err != nil {

@@ -1,15 +1,15 @@
 // Package frontmatter parses the YAML at the beginning of a SKILL.md.
 //
-// The peer that verifies a skill parses the same text with another parser, and compares the results.
-// A value that two parsers may understand in two ways is therefore worse than an error. The package
-// accepts the constructs of YAML 1.2 that people write by hand, resolves plain scalars by the core
-// schema (YAML 1.2, section 10.3), and rejects all others: anchors, aliases, tags, explicit keys,
-// directives, keys that are not strings, duplicate keys, infinities, numbers that overflow a
-// float64, tabs as indentation, and plain scalars on several lines in flow collections.
+// The peer that verifies a skill parses the same text with another parser, and compares the
+// results. A value that two parsers may understand in two ways is therefore worse than an error.
+// The package accepts the constructs of YAML 1.2 that people write by hand, resolves plain scalars
+// by the core schema (YAML 1.2, section 10.3), and rejects all others: anchors, aliases, tags,
+// explicit keys, directives, keys that are not strings, duplicate keys, infinities, numbers that
+// overflow a float64, tabs as indentation, and plain scalars on several lines in flow collections.
 //
-// The parser works on lines. A line loses its indentation first; the entry "- a: 1" of a sequence is
-// parsed as if "a: 1" were a line with the indentation of its "a". It is linear in the length of the
-// text for a given depth, and the depth is limited.
+// The parser works on lines. A line loses its indentation first; the entry "- a: 1" of a sequence
+// is parsed as if "a: 1" were a line with the indentation of its "a". It is linear in the length of
+// the text for a given depth, and the depth is limited.
 package frontmatter
 
 import (
@@ -68,8 +68,8 @@ func Parse(file []byte) (object json.RawMessage, body []byte, err error) {
 	return p.w.Bytes(), body, nil
 }
 
-// checkCharacters rejects what is not printable (YAML 1.2, section 5.1), and carriage returns that do
-// not end a line, which are line breaks for some parsers only.
+// checkCharacters rejects characters that are not printable (YAML 1.2, section 5.1). It also
+// rejects carriage returns inside a line, because only some parsers take them for line breaks.
 func checkCharacters(row string) error {
 	if !utf8.ValidString(row) {
 		return errors.New("not UTF-8")
@@ -156,7 +156,8 @@ func (p *parser) enter() error {
 
 func (p *parser) leave() { p.depth-- }
 
-// node parses the value on the lines that are indented by more than parent, or null if there are none.
+// node parses the value on the lines that are indented by more than parent. Without such lines, the
+// value is null.
 func (p *parser) node(parent int) error {
 	more, err := p.skip()
 	if err != nil {
@@ -186,8 +187,8 @@ func (p *parser) block(parent int) error {
 	return p.inline(l.text, parent)
 }
 
-// sequence parses the entries at an indentation. It ends before another line there, which belongs to
-// a mapping of the same indentation.
+// sequence parses the entries at an indentation. It ends before another line there, which belongs
+// to a mapping of the same indentation.
 func (p *parser) sequence(indent int) error {
 	if err := p.enter(); err != nil {
 		return err
@@ -282,7 +283,7 @@ func splitKey(text string) (key, rest string, ok bool, err error) {
 	end := 0 // of the key
 	switch text[0] {
 	case '[', '{', '&', '*', '!', '|', '>', '%', '@', '`':
-		return "", "", false, nil // what the value is decides
+		return "", "", false, nil // inline parses or rejects such a value
 	case '"', '\'':
 		if end = closingQuote(text); end < 0 {
 			return "", "", false, nil
@@ -327,7 +328,8 @@ func splitKey(text string) (key, rest string, ok bool, err error) {
 	return key, strings.TrimLeft(rest, " \t"), true, nil
 }
 
-// closingQuote returns the place after the quote that ends the scalar at the beginning of a text, or -1.
+// closingQuote returns the index after the quote that ends the scalar at the beginning of a text.
+// It returns -1 if there is none.
 func closingQuote(text string) int {
 	for i := 1; i < len(text); i++ {
 		switch {
@@ -420,8 +422,8 @@ func (p *parser) plain(text string, parent int) error {
 	return p.scalar(out.String())
 }
 
-// plainRow returns what a line has of a plain scalar. ended reports that a comment follows, which
-// ends the scalar.
+// plainRow returns the part of a plain scalar on a line. ended reports that a comment follows,
+// which ends the scalar.
 func plainRow(text string) (row string, ended bool, err error) {
 	for i := range len(text) {
 		switch {
@@ -434,7 +436,8 @@ func plainRow(text string) (row string, ended bool, err error) {
 	return strings.TrimRight(text, " \t"), false, nil
 }
 
-// fold writes what a line break in a scalar means if n blank lines follow it (YAML 1.2, section 6.5).
+// fold writes the value of a line break in a scalar that n blank lines follow (YAML 1.2, section
+// 6.5).
 func fold(out *strings.Builder, n int) {
 	if n == 0 {
 		out.WriteByte(' ')
@@ -485,7 +488,7 @@ func (p *parser) blockScalar(header string, parent int) error {
 		kept--
 	}
 	if chomp == "+" && kept < len(rows) && p.i == len(p.lines) {
-		// Whether the last line break belongs to the scalar depends on how a parser cuts the front matter.
+		// Parsers that cut the front matter in different ways disagree about the last line break.
 		return errors.New("a scalar with + whose blank lines end the front matter")
 	}
 	var out strings.Builder
@@ -773,8 +776,8 @@ var escapes = map[byte]string{
 	' ': " ", '"': `"`, '/': "/", '\\': `\`, 'N': "\u0085", '_': "\u00a0", 'L': "\u2028", 'P': "\u2029",
 }
 
-// unescape returns the character of the escape sequence at the beginning of a text, and the length of
-// the sequence (YAML 1.2, section 5.7).
+// unescape returns the character of the escape sequence at the beginning of a text, and the length
+// of the sequence (YAML 1.2, section 5.7).
 func unescape(s string) (text string, n int, err error) {
 	if text, ok := escapes[s[1]]; ok {
 		return text, 2, nil
@@ -791,7 +794,7 @@ func unescape(s string) (text string, n int, err error) {
 	return string(rune(code)), 2 + digits, nil
 }
 
-// kind is what a plain scalar is.
+// kind is the type of a plain scalar.
 type kind uint8
 
 const (
@@ -810,7 +813,8 @@ var (
 	noNumber    = regexp.MustCompile(`^(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$`)
 )
 
-// resolve returns what a plain scalar is by the core schema, and the JSON text of a number.
+// resolve returns the kind of a plain scalar by the core schema. For a number, it also returns the
+// JSON text.
 func resolve(text string) (number string, _ kind) {
 	switch text {
 	case "", "~", "null", "Null", "NULL":
@@ -855,7 +859,7 @@ func resolve(text string) (number string, _ kind) {
 	return "", kindString
 }
 
-// finite returns a number, or that it is invalid if it overflows a float64.
+// finite returns kindInvalid for a number that overflows a float64, and kindNumber for others.
 func finite(number string) (string, kind) {
 	if v, _ := strconv.ParseFloat(number, 64); math.IsInf(v, 0) {
 		return "", kindInvalid

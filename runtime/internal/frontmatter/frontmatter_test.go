@@ -12,9 +12,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/frontmatter"
 )
 
-// example is a row of the corpus. An accepted text has the value that npm package yaml 2.9.1 gives it
-// by the core schema, apart from integers that a double does not hold. That package accepts some of
-// the rejected texts.
+// example is a row of the corpus. An accepted text has the value that npm package yaml 2.9.1 gives
+// it by the core schema, apart from integers that a double does not hold. That package accepts some
+// of the rejected texts.
 type example struct {
 	YAML  string `json:"yaml"`
 	JSON  string `json:"json"`

@@ -16,15 +16,16 @@ type Promote = func(entries []task.Entry) *task.Run
 type Pending interface {
 	// BeforeTask lets the request become a task. Just before it does, f is called once, in a
 	// goroutine other than that of the handler. F calls promote while the handler cannot record
-	// results. F does not call promote if the request must stay a plain one, for example because its
-	// result will ask for input. A request whose handler does not call BeforeTask stays a plain one.
+	// results. F does not call promote if the request must stay a plain one, for example because
+	// its result will ask for input. A request whose handler does not call BeforeTask stays a plain
+	// one.
 	BeforeTask(f func(promote Promote))
-	// Promote makes the request a task now. It returns nil once the request is a task. If the request
-	// stays a plain one, Promote returns the reason, such as a [*task.LimitError]. While the store
-	// fails, Promote waits for some time. It then returns [task.ErrUnavailable], as later calls do at
-	// once, but the request still becomes a task if the store works before the handler has returned.
-	// If ctx ends first, Promote returns its cause. It may be called concurrently and repeatedly, but
-	// not by the function of BeforeTask.
+	// Promote makes the request a task now. It returns nil once the request is a task. If the
+	// request stays a plain one, Promote returns the reason, such as a [*task.LimitError]. While
+	// the store fails, Promote waits for some time. It then returns [task.ErrUnavailable], as later
+	// calls do at once, but the request still becomes a task if the store works before the handler
+	// has returned. If ctx ends first, Promote returns its cause. It may be called concurrently and
+	// repeatedly, but not by the function of BeforeTask.
 	Promote(ctx context.Context) error
 }
 

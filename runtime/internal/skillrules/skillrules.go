@@ -1,5 +1,5 @@
-// Package skillrules has the rules of the Skills extension that servers and hosts check alike: the
-// fields of the front matter, the URIs of files, manifests and their limits.
+// Package skillrules checks the rules of the Skills extension that hold for servers and hosts
+// alike: the fields of the front matter, the URIs of files, manifests and their limits.
 package skillrules
 
 import (
@@ -35,7 +35,8 @@ type Fields struct {
 	Metadata      map[string]*string `json:"metadata"`
 }
 
-// ParseFile returns the front matter of a SKILL.md as a JSON object, its fields, and the text after it.
+// ParseFile returns the front matter of a SKILL.md as a JSON object, its fields, and the text after
+// it.
 func ParseFile(file []byte) (object json.RawMessage, fields Fields, body []byte, err error) {
 	if object, body, err = frontmatter.Parse(file); err != nil {
 		return nil, Fields{}, nil, err
@@ -81,16 +82,16 @@ func validName(name string) bool {
 	return len(name) >= 1 && len(name) <= 64 && name[0] != '-' && name[len(name)-1] != '-' && !strings.Contains(name, "--")
 }
 
-// SameFields reports whether two front matters have the same members with the same values. Numbers are
-// compared as doubles, because most peers know no others.
+// SameFields reports whether two front matters have the same members with the same values. Numbers
+// are compared as doubles, because most peers know no others.
 func SameFields(a, b json.RawMessage) bool {
 	var x, y any
 	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
 }
 
-// Path returns the scheme of a URI and its decoded path, whose first segment is the authority, as in
-// "skill", "acme/pdf/SKILL.md". The URI has no query, no fragment, and no segment that another program
-// could take for a place outside of its folder.
+// Path returns the scheme of a URI and its decoded path, such as "skill" and "acme/pdf/SKILL.md".
+// The first segment of the path is the authority. Path fails if the URI has a query, a fragment, or
+// a segment that another program could take for a place outside its folder.
 func Path(uri string) (scheme, path string, err error) {
 	scheme, rest, ok := strings.Cut(uri, "://")
 	if !ok || scheme == "" || strings.ContainsAny(scheme, "/%?#") {
@@ -126,8 +127,8 @@ func CheckSegment(name string) error {
 	return nil
 }
 
-// Escape returns the path of a URI for a decoded path. The first segment is a host name for the syntax
-// of URIs, which has no colon and no @.
+// Escape returns the path of a URI for a decoded path. It escapes colons and @ too, because the
+// first segment is a host name in the syntax of URIs.
 func Escape(path string) string {
 	segments := strings.Split(path, "/")
 	for i, s := range segments {
@@ -139,7 +140,8 @@ func Escape(path string) string {
 // Folder returns the URI of the folder of a skill.
 func Folder(skill string) string { return strings.TrimSuffix(skill, "/"+FileName) }
 
-// Inside returns the decoded path of a file relative to the folder of a skill, both by URI.
+// Inside returns the decoded path of a file relative to the folder of a skill. skill is the URI of
+// the SKILL.md, and file that of the file. Inside fails if the file is not in the folder.
 func Inside(skill, file string) (path string, err error) {
 	scheme, root, err := Path(Folder(skill))
 	if err != nil {

@@ -30,25 +30,25 @@ const (
 type Options struct {
 	// Prefix comes before the paths of all skills, such as "acme" for "skill://acme/pdf/SKILL.md".
 	Prefix string
-	// Skip receives the folder of an invalid skill, and why it is invalid. The catalog leaves out the
-	// skill. If Skip is nil, an invalid skill is an error of [Load] and [Catalog.Reload].
+	// Skip is called with the folder of each invalid skill and the reason. The catalog leaves the
+	// skill out. If Skip is nil, [Load] and [Catalog.Reload] fail at the first invalid skill.
 	Skip func(dir string, err error)
-	// TTL is that of [Source].
+	// TTL is the TTL of the [Source].
 	TTL time.Duration
 }
 
-// Catalog has the skills of a folder. Its methods may be called by many goroutines.
+// Catalog holds the skills of a folder. Its methods may be called by many goroutines.
 type Catalog struct {
 	files   fs.FS
 	options Options
-	root    string // the URI
+	root    string // the URI of the Source
 
 	mu      sync.Mutex // serializes Reload
 	state   atomic.Pointer[state]
 	servers []*server.Server
 }
 
-// state is what a catalog has found. It is immutable.
+// state holds the skills that a catalog has read. It is immutable.
 type state struct {
 	uris   []string // of the skills, sorted
 	skills map[string]*skills.Skill
@@ -62,13 +62,15 @@ type file struct {
 	entry skills.SkillFile
 }
 
-// Load reads all skills of a folder, at any depth: each folder with a file SKILL.md is a skill, and its
-// name in the front matter is that of the folder. A skill in another skill is part of both. Files is an
-// embed.FS, or the FS of an [os.Root], which keeps the catalog inside of a folder that others can
-// write to. Options may be nil.
+// Load reads all skills in files, at any depth. Each folder with a file SKILL.md is a skill, and
+// the name in its front matter must be that of the folder. The files of a skill inside another
+// skill belong to both.
 //
-// A skill is invalid if its front matter is, if it has more than 512 files or 16 MiB, and if there is
-// a link or a special file in its folder.
+// files is, for example, an embed.FS. If other programs can write to the folder, use the FS of an
+// [os.Root], so that no link leads out of it. options may be nil.
+//
+// A skill is invalid if its front matter is invalid, if it has more than 512 files or 16 MiB, or if
+// its folder contains a link, a special file, or a name with a backslash or a control character.
 func Load(files fs.FS, options *Options) (*Catalog, error) {
 	c := &Catalog{files: files, root: "skill://"}
 	if options != nil {
@@ -92,11 +94,11 @@ func Load(files fs.FS, options *Options) (*Catalog, error) {
 	return c, nil
 }
 
-// Changes are the skills that differ from those before, by URI.
+// Changes has the URIs of the skills that [Catalog.Reload] has added, removed and changed.
 type Changes struct{ Added, Removed, Changed []string }
 
-// Reload reads all skills again, and announces changes to the clients of the servers that have the
-// catalog. If it fails, the catalog stays as it was.
+// Reload reads all skills again, and announces changes to the clients of the servers to which the
+// catalog was added. If it fails, the catalog stays as it was.
 func (c *Catalog) Reload() (Changes, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -178,8 +180,8 @@ func (c *Catalog) read() (*state, error) {
 	return s, nil
 }
 
-// readSkill reads the skill in a folder. Files and folders of s that an outer skill has too are the
-// same in both.
+// readSkill adds the skill in a folder to s. A file of a skill inside another skill is read once
+// for each of them. readSkill fails if a file differs from what was read before.
 func (c *Catalog) readSkill(s *state, dir string) error {
 	own := state{files: map[string]file{}, dirs: map[string][]mcp.Resource{}}
 	e := &skills.Skill{URI: c.uri(path.Join(dir, skillrules.FileName))}
@@ -335,11 +337,11 @@ func (c *Catalog) readFile(_ context.Context, _ *server.Call, uri string) ([]byt
 	}
 	data, err := c.contents(f.name, f.entry.Size)
 	if err == nil && skillrules.Digest(data) != f.entry.Digest {
-		err = errors.New("other contents")
+		err = errors.New("the digest differs")
 	}
 	if err != nil {
-		// The client must not take an error of the file system for the absence of a file that its
-		// entry has.
+		// %v hides an fs.ErrNotExist, which would tell the client that a file of its entry is
+		// unknown.
 		return nil, fmt.Errorf("skills: file %q has changed since the catalog was loaded: %v", f.name, err)
 	}
 	return data, nil

@@ -1,7 +1,9 @@
-// Package skills serves skills: the extension "io.modelcontextprotocol/skills" of the protocol.
+// Package skills serves skills: it is the server's side of the extension
+// "io.modelcontextprotocol/skills" of the protocol.
 //
-// A skill is a folder with a SKILL.md, which has instructions for a model, and with any other files
-// that those mention. [Load] makes a catalog of a folder of skills, and [Add] adds it to a server:
+// A skill is a folder with a file SKILL.md. That file holds instructions for a model, and may
+// mention other files of the folder. [Load] reads a folder of skills into a catalog, and [Add] adds
+// the catalog to a server:
 //
 //	catalog, err := skills.Load(os.DirFS("skills"), nil)
 //	if err != nil {
@@ -9,16 +11,18 @@
 //	}
 //	err = skills.Add(s, catalog.Source())
 //
-// The server then has skills/list, skills/get and resources/directory/read, and serves the files by
-// resources/read. Skills that a program makes, or that only some principals may see, come from a
-// [Source] of its own.
+// The server then serves skills/list, skills/get and resources/directory/read, and the files by
+// resources/read. For skills that a program generates, or that only some principals may see, add a
+// [Source] of your own.
 //
 // # Integrity
 //
-// The entry of a skill lists all its files with their digests. A client checks them before it uses a
-// file, so a server must not send any other bytes: a catalog reads a file anew for each request, and
-// fails if it is not the one that the entry describes. [Catalog.Reload] publishes new files. A request
-// names a file by a URI, which is looked up in the entries and never becomes a path of the file system.
+// The entry of a skill lists all its files with their digests, and a client rejects other bytes. A
+// catalog therefore reads a file for each request, and the request fails if the file no longer has
+// the digest of its entry. [Catalog.Reload] publishes changed files.
+//
+// The catalog looks the URI of a request up in its entries. It never makes a path of the file
+// system from a URI, so no URI leads out of the folder.
 package skills
 
 import (
@@ -42,26 +46,29 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// Source is a set of skills of a server. Its functions may be called by many goroutines. They may
+// Source provides skills to a server. Its functions may be called by many goroutines. They may
 // return different skills to different principals; see [server.Call.Principal]. For a URI that the
 // source does not serve, they return an error that wraps [fs.ErrNotExist].
 type Source struct {
-	// URI is how the URIs of all files of the source begin, such as "github://". It ends with "/".
+	// URI is the prefix of the URIs of all files of the source, such as "github://". It ends with
+	// "/".
 	URI string
-	// List returns a page of the skills. Cursor is "" for the first page, and for others the next
-	// that was returned with the page before; a client may forge it. Next is "" for the last page.
+	// List returns a page of the skills. cursor is "" for the first page, and otherwise the next
+	// that List returned with the page before. It comes from the client, so it may be forged. next
+	// is "" for the last page.
 	List func(ctx context.Context, c *server.Call, cursor string) (page []skills.Skill, next string, err error)
 	// Get returns the skill whose SKILL.md has the URI. List may leave out skills that Get returns.
 	Get func(ctx context.Context, c *server.Call, uri string) (*skills.Skill, error)
-	// Read returns the contents of a file. Those of a file in a manifest have its digest.
+	// Read returns the contents of a file. Clients reject contents that do not have the digest in
+	// the entry.
 	Read func(ctx context.Context, c *server.Call, uri string) ([]byte, error)
-	// Dir returns a page of the direct children of a folder of a skill, with cursors as in List. The
-	// server offers resources/directory/read if all its sources have the function.
+	// Dir returns a page of the direct children of a folder of a skill, with cursors as in List. It
+	// may be nil. The server offers resources/directory/read if all its sources have a Dir.
 	Dir func(ctx context.Context, c *server.Call, uri, cursor string) (page []mcp.Resource, next string, err error)
 	// TTL is how long clients may reuse entries and folders before they ask again.
 	TTL time.Duration
 
-	catalog *Catalog // that announces its changes; may be nil
+	catalog *Catalog // announces its changes to the server; may be nil
 }
 
 // check returns an error if a field is invalid.
@@ -78,15 +85,15 @@ func (s *Source) check() error {
 	return nil
 }
 
-// Add adds the skills of some sources to a server, and declares the extension. A server takes one call
-// of Add, with all its sources. Add fails if a source is invalid, or if the server has skills already.
-// The error is also recorded, see [server.Server.Err].
+// Add adds the skills of the sources to a server, and declares the extension. Call it once for each
+// server, with all sources. Add fails if a source is invalid, or if the server already has skills.
+// The server also records the error, see [server.Server.Err].
 func Add(s *server.Server, sources ...Source) error {
 	if s == nil {
 		return errors.New("skills: nil Server")
 	}
 	a := &added{sources: slices.Clone(sources), ttl: time.Duration(1<<63 - 1)}
-	// The longest prefix that a URI has decides which source serves it, as for the templates.
+	// The source with the longest matching prefix serves a URI, as with templates.
 	slices.SortStableFunc(a.sources, func(x, y Source) int { return len(y.URI) - len(x.URI) })
 	dirs := true
 	for _, source := range a.sources {
@@ -138,7 +145,7 @@ func Add(s *server.Server, sources ...Source) error {
 	return nil
 }
 
-// added are the sources of a server.
+// added holds the sources of a server.
 type added struct {
 	sources []Source // those with longer URIs first
 	ttl     time.Duration
@@ -154,8 +161,7 @@ func (a *added) source(uri string) (*Source, error) {
 	return nil, toClient(fs.ErrNotExist, uri)
 }
 
-// toClient returns the error that a client gets for an error of a source (Skills extension, "Error
-// Handling").
+// toClient returns the error to send for an error of a source (Skills extension, "Error Handling").
 func toClient(err error, uri string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return jsonrpc.InvalidParams(fmt.Errorf("unknown to the server: %q", uri))
@@ -163,8 +169,8 @@ func toClient(err error, uri string) error {
 	return err
 }
 
-// hints returns the caching hints of a result, in revisions that have some. The scope is private,
-// because a source may know the principal.
+// hints returns the caching hints of a result. They are nil in revisions without such hints. The
+// scope is private, because a source may return other skills to another principal.
 func hints(c *server.Call, ttl time.Duration) (ttlMs *int64, scope *skills.CacheScope) {
 	if !c.Revision().Traits().CacheHints {
 		return nil, nil
@@ -172,7 +178,8 @@ func hints(c *server.Call, ttl time.Duration) (ttlMs *int64, scope *skills.Cache
 	return new(ttl.Milliseconds()), new(skills.CacheScopePrivate)
 }
 
-// A cursor of skills/list is the index of a source, a colon, and the cursor of the source.
+// list serves skills/list. A cursor is the index of a source, a colon, and the cursor of that
+// source.
 func (a *added) list(ctx context.Context, c *server.Call, p skills.ListSkillsRequestParams) (*skills.ListSkillsResult, error) {
 	index, inner := 0, ""
 	if p.Cursor != nil && *p.Cursor != "" {
@@ -206,13 +213,14 @@ func (a *added) list(ctx context.Context, c *server.Call, p skills.ListSkillsReq
 	return r, nil
 }
 
-// checkEntry rejects an entry that every host would reject.
+// checkEntry returns an error if an entry breaks a rule of the extension, because every host would
+// reject it, or if its URI is not one of the source.
 func (s *Source) checkEntry(e *skills.Skill) error {
 	if _, err := skillrules.Check(e); err != nil {
 		return fmt.Errorf("skills: source %q: %w", s.URI, err)
 	}
 	if !strings.HasPrefix(e.URI, s.URI) {
-		return fmt.Errorf("skills: source %q: the skill %q has another URI", s.URI, e.URI)
+		return fmt.Errorf("skills: source %q: skill URI %q does not begin with that of the source", s.URI, e.URI)
 	}
 	return nil
 }
@@ -238,7 +246,7 @@ func (a *added) get(ctx context.Context, c *server.Call, p skills.GetSkillReques
 }
 
 func (a *added) dir(ctx context.Context, c *server.Call, p skills.ReadDirectoryRequestParams) (*skills.ReadDirectoryResult, error) {
-	source, err := a.source(p.URI + "/") // the folder of a source without a prefix may be a skill
+	source, err := a.source(p.URI + "/") // the URI of a source may be that of the folder, with a slash
 	if err != nil {
 		return nil, err
 	}
@@ -261,7 +269,7 @@ func (a *added) dir(ctx context.Context, c *server.Call, p skills.ReadDirectoryR
 	return r, nil
 }
 
-// listFiles returns what resources/list has of a source: the SKILL.md of each skill.
+// listFiles returns a page of what resources/list lists of a source: the SKILL.md of each skill.
 func listFiles(ctx context.Context, c *server.Call, source *Source, cursor string) ([]mcp.Resource, string, error) {
 	page, next, err := source.List(ctx, c, cursor)
 	if err != nil {
@@ -278,7 +286,8 @@ func listFiles(ctx context.Context, c *server.Call, source *Source, cursor strin
 	return list, next, nil
 }
 
-// skillFile describes the SKILL.md of a skill as a resource (Skills extension, "Resource Metadata").
+// skillFile describes the SKILL.md of a skill as a resource (Skills extension, "Resource
+// Metadata").
 func skillFile(e *skills.Skill) mcp.Resource {
 	fields, _ := skillrules.CheckFields(e.Frontmatter) // checked before
 	r := mcp.Resource{URI: e.URI, Name: fields.Name, Description: &fields.Description, MIMEType: new(mimeType(skillrules.FileName))}
@@ -288,7 +297,8 @@ func skillFile(e *skills.Skill) mcp.Resource {
 	return r
 }
 
-// contents returns the contents of a file. Their bytes survive: what is not UTF-8 is binary.
+// contents returns the bytes of a file as the contents of a resource. Bytes that are not UTF-8
+// become a blob, because a text would change them.
 func contents(uri string, data []byte) mcp.AnyResourceContents {
 	name := uri[strings.LastIndexByte(uri, '/')+1:]
 	if utf8.Valid(data) {
@@ -297,8 +307,8 @@ func contents(uri string, data []byte) mcp.AnyResourceContents {
 	return &mcp.BlobResourceContents{URI: uri, MIMEType: new(mimeType(name)), Blob: base64.StdEncoding.EncodeToString(data)}
 }
 
-// mimeType returns the media type of a file by its name. It does not use the table of the system, so
-// that a server describes its files in the same way everywhere.
+// mimeType returns the media type of a file by its name. It does not use the table of the system,
+// so that a server describes its files in the same way everywhere.
 func mimeType(name string) string {
 	switch strings.ToLower(path.Ext(name)) {
 	case ".md":

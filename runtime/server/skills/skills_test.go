@@ -140,9 +140,9 @@ func revisions(t *testing.T, f func(t *testing.T, rev mcp.Revision)) {
 }
 
 // Proves XSKILL-01, XSKILL-02, XSKILL-03, XSKILL-05, XSKILL-07, XSKILL-10, XSKILL-11, XSKILL-12,
-// XSKILL-16, XSKILL-17, XSKILL-18, XSKILL-21, XSKILL-22, XSKILL-24, XSKILL-25, XSKILL-26, XSKILL-27,
-// XSKILL-28, XSKILL-29, XSKILL-37, XSKILL-39, XSKILL-40, XSKILL-43, XSKILL-44, XSKILL-46, XSKILL-47
-// and XSKILL-80.
+// XSKILL-16, XSKILL-17, XSKILL-18, XSKILL-21, XSKILL-22, XSKILL-24, XSKILL-25, XSKILL-26,
+// XSKILL-27, XSKILL-28, XSKILL-29, XSKILL-37, XSKILL-39, XSKILL-40, XSKILL-43, XSKILL-44,
+// XSKILL-46, XSKILL-47 and XSKILL-80.
 func TestCatalog(t *testing.T) {
 	revisions(t, func(t *testing.T, rev mcp.Revision) {
 		files := tree()
@@ -509,7 +509,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// A source of its own has skills that are made for a principal, listed or not, with files that change.
+// A source of its own has skills that are made for a principal, listed or not, with files that
+// change.
 //
 // Proves XSKILL-04, XSKILL-14, XSKILL-30 and XSKILL-45.
 func TestOwnSource(t *testing.T) {

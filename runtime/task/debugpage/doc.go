@@ -2,15 +2,18 @@
 // status, owner and age, and shows the history of each task and the counters of the [task.Manager].
 //
 //	history := debugpage.NewHistory(0)
-//	tasks, err := task.New(ctx, task.Options{Store: store, Audit: history.Add, Queried: history.Respond})
+//	tasks, err := task.New(ctx, task.Options{
+//		Store: store,
+//		Hooks: task.Hooks{Audit: history.Add, Queried: history.Respond},
+//	})
 //	…
 //	debug.Handle("/tasks", debugpage.New(debugpage.Of(tasks, store, history)))
 //
-// With a server of package server, the Manager is Server.Tasks after Server.Start, and Audit is
-// Options.Tasks.Hooks.Audit.
+// With a server of package server, the Manager is Server.Tasks after Server.Start, and the Hooks
+// are the Tasks.Hooks of its Options.
 //
 // In a fleet, the page of each process shows the tasks of all of them, their holders and the
-// members. It gets the histories of the other processes if each has Queried: history.Respond.
+// members. It gets the histories of the other processes if each has history.Respond as Queried.
 //
 // The page shows the tasks of every principal, with their ids, and does not authenticate its users.
 // Serve it on a debug port that only operators can reach, never beside the endpoint of the

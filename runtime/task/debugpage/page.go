@@ -56,8 +56,9 @@ type Options struct {
 	// nil, the page shows neither members nor the holders of tasks.
 	Members func() []task.Member
 	// Query gets the events of a task from all members of the fleet. All
-	// of them need [History.Respond] as their [task.Options].Hooks.Queried. The view of a task waits at
-	// most a second for them. If Query is nil, the view shows the events of this process only.
+	// of them need [History.Respond] as their [task.Options].Hooks.Queried. The view of a task
+	// waits at most a second for them. If Query is nil, the view shows the events of this process
+	// only.
 	Query func(ctx context.Context, request []byte) (map[string][]byte, error)
 	// WaitsFor says for what a task waits that no process runs. The
 	// page shows it as the status message. It may be nil.

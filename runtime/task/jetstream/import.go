@@ -17,8 +17,8 @@ import (
 // no other caller may use to meanwhile.
 // You can repeat an interrupted import: it skips the tasks that it has copied. It fails with
 // [task.ErrExists] if to has a different task with the same id. If both stores have the default key
-// of server.Options.Shared.StateKeys, that of to stays: calls that wait for input without a task and
-// whose state has the other key then fail.
+// of server.Options.Shared.StateKeys, that of to stays: calls that wait for input without a task
+// and whose state has the other key then fail.
 func Import(ctx context.Context, to, from task.Store) (created int, err error) {
 	type entry struct {
 		owner, id string

@@ -108,7 +108,8 @@ func Attach(cfg *session.Options, o Options) {
 // Middleware returns the receiving middleware of [Attach]. It also serves requests that belong to no
 // [session.Session].
 //
-// Stored requests of revisions with sessions have the principal of [transport.WithPrincipal], and all methods of the protocol that can be tasks are offered as tasks.
+// A stored request of a revision with sessions has the principal of [transport.WithPrincipal]. All
+// methods of the protocol that can be tasks are offered to it as tasks.
 //
 // In revisions without sessions, it offers tasks by the Tasks extension
 // (io.modelcontextprotocol/tasks). A request whose method can be a task, such as tools/call, becomes

@@ -64,9 +64,9 @@ func (s *stream) close() {
 var errEndpoint = errors.New("sse: no endpoint")
 
 // Dial opens the stream of the server at serverURL, and returns when the server has sent the URL to
-// post to. It fails with a [*httpclient.StatusError] if the server rejects the request, with an error
-// that says why if the stream is invalid, with the cause of ctx, which bounds Dial alone, or with
-// the error of the connection.
+// post to. It fails with a [*httpclient.StatusError] if the server rejects the request, with an
+// error that says why if the stream is invalid, with the cause of ctx, which bounds Dial alone, or
+// with the error of the connection.
 //
 // Each written message is one POST, which is never repeated once the server may have received it.
 // If the server rejects a message, Read returns a [*transport.DeliveryError], which may wrap a

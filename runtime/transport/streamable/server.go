@@ -107,7 +107,7 @@ type Access struct {
 	// header field of your platform, and that clients cannot set. If the address is invalid, the
 	// client shares its limits with others. Nil means the address of the connection, unless that is
 	// a loopback or private one: then the connection may be that of a proxy, and such clients
-	// share those of Limits.Sessions.
+	// share those of Limits.Sessions and Limits.Requests.
 	ClientAddress func(*http.Request) netip.Addr
 }
 
@@ -215,8 +215,8 @@ type Limits struct {
 
 	// Sessions limits the sessions, and SessionsPerPrincipal those of one principal. One session
 	// more ends one that has been idle longest, or nearly so, among those of the principal with the
-	// most sessions. If that principal has no idle session, the new one is rejected: with status 503
-	// if all sessions are in use, and with status 429 if those of its principal are.
+	// most sessions. If that principal has no idle session, the new one is rejected: with status
+	// 503 if all sessions are in use, and with status 429 if those of its principal are.
 	// SessionsPerPrincipal also applies to each network of clients without a principal, up to half
 	// of Sessions; see Access.ClientAddress. The defaults are 10,000 and 1,000.
 	Sessions, SessionsPerPrincipal int
@@ -225,8 +225,9 @@ type Limits struct {
 	// Without a session, a message counts from before it is received, and a subscription for as
 	// long as the client listens. RequestsPerPrincipal limits those of one principal, and of each
 	// network of clients without a principal, up to half of Requests. One request more is rejected,
-	// with status 503 or 429, as for Sessions. The connections that hold the streams of a principal,
-	// or are not read, may be more by SessionsPerPrincipal. The defaults are 10,000 and 1,000.
+	// with status 503 or 429, as for Sessions. The connections that hold the streams of a
+	// principal, or are not read, may be more by SessionsPerPrincipal. The defaults are 10,000 and
+	// 1,000.
 	Requests, RequestsPerPrincipal int
 
 	// Streams limits the unanswered requests of one session, and the connections that hold its

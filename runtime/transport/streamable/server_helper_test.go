@@ -47,7 +47,7 @@ type tools struct {
 	stopped  chan error    // receives the cause when "wait" is cancelled
 	calls    atomic.Int32  // number of served calls
 
-	configure func(*session.Options) // modifies the Config of each session; may be nil
+	configure func(*session.Options) // modifies the Options of each session; may be nil
 	tasks     *mcp.ServerCapabilitiesTasks
 }
 

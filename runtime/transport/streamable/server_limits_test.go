@@ -13,7 +13,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// limited is a server with limits, and what its clients do in the sessions of a revision or without.
+// limited is a server with limits, and what its clients do in the sessions of a revision or
+// without.
 type limited struct {
 	*testServer
 	sessionless bool
@@ -22,7 +23,8 @@ type limited struct {
 	more        []string // header fields
 }
 
-// post calls a tool as a client, which is a principal and an address, with size more bytes of arguments.
+// post calls a tool as a client, which is a principal and an address, with size more bytes of
+// arguments.
 func (x *limited) post(client, tool string, size int) *http.Response {
 	x.t.Helper()
 	body, header := longCall(1, tool, size), append([]string{"Authorization", client, "X-Address", client}, x.more...)
@@ -34,8 +36,8 @@ func (x *limited) post(client, tool string, size int) *http.Response {
 	return x.do("POST", body, append(header, "MCP-Session-Id", x.ids[client])...)
 }
 
-// expect calls a tool, and checks the status of the response. That of a rejected call has the code of
-// an overloaded server in the revision, and asks the client to try again.
+// expect calls a tool, and checks the status of the response. That of a rejected call has the code
+// of an overloaded server in the revision, and asks the client to try again.
 func (x *limited) expect(step, client string, size, status int) {
 	x.t.Helper()
 	synctest.Wait()

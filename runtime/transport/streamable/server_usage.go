@@ -10,17 +10,17 @@ import (
 )
 
 // place counts a POST without a session against Limits.Requests, from before its message is read
-// until its answer is written, or until its connection is over if that is later. Otherwise clients
-// that write or read slowly could hold any number of messages in memory. All POSTs of a Stateless
-// handler have a place, and modern requests.
+// until its response is written, or until its connection has ended if that is later. Otherwise
+// clients that write or read slowly could hold any number of messages in memory. All POSTs of a
+// Stateless handler and all modern requests have a place.
 type place struct {
 	usage *usage
 	users int // the POST and the connection; guarded by the mu of the handler
 	body  guard.Share
 }
 
-// usage is what one account uses: a principal, or a network of clients without a principal. Limits of
-// each session alone would not limit what a client with many sessions uses.
+// usage counts what one account uses: a principal, or a network of clients without a principal.
+// Limits of each session alone would not limit a client with many sessions.
 type usage struct {
 	account                  string
 	h                        *Handler
@@ -29,22 +29,22 @@ type usage struct {
 	users int // the places, the sessions, and their POSTs; guarded by the mu of the handler
 
 	requests  atomic.Int64 // unanswered requests of the sessions, and places
-	exchanges atomic.Int64 // HTTP exchanges with requests or a stream, whose answer may not be read
+	exchanges atomic.Int64 // HTTP exchanges with requests or a stream, whose response may not be read
 	posts     atomic.Int64 // POSTs without a place
 	bodies    *guard.Room  // messages that are being received or served, or that sessions hold
 	queued    *guard.Room  // bytes that are pending for the connections of the sessions
-	answers   *guard.Room  // long answers, and those of batches, that are being written
+	answers   *guard.Room  // long responses, and those to batches, that are being written
 	reads     *reads
 }
 
-// maxReads is how many reads of stored events of one account run at once. A store may copy a mebibyte
-// or one long event for each of them, which counts for the account only after it was read.
+// maxReads is how many reads of stored events of one account run at once. For each read, a store
+// may copy a mebibyte or one long event. The copy counts for the account only after it was read.
 const maxReads = 16
 
 // reads limits the reads of stored events of an account that run at once. Further reads wait.
 type reads struct {
 	running chan struct{} // holds an item per read
-	of      *reads        // of which these are a part, or nil
+	of      *reads        // the reads of all networks, for those of one; otherwise nil
 }
 
 func newReads(max int, of *reads) *reads { return &reads{make(chan struct{}, max), of} }
@@ -77,19 +77,19 @@ func (x *reads) end() {
 	<-x.running
 }
 
-// errUnread is the message of the error in place of a long answer for which there is no room.
+// errUnread is the message of the error that replaces a long response for which there is no room.
 const errUnread = "overloaded: the answer was dropped, because earlier ones are not read"
 
-// networkShare is the part of the bytes of all clients without a principal, one divided by it, that
-// those of one network may use. The number of networks is not limited, and so is not what they
-// would use if each had a limit of its own.
+// networkShare divides the bytes and reads that all clients without a principal may use together:
+// the clients of one network may use one part of them. A limit for each network alone would not be
+// enough, because the number of networks is not limited.
 const networkShare = 2
 
-// maxBodies is how many bytes the requests of an account may have, and the answers that it does not
-// read.
+// maxBodies is the limit in bytes for the requests of an account, and the limit for the responses
+// that it does not read.
 func (h *Handler) maxBodies() int { return guard.MaxBodies * h.o.Limits.Message }
 
-// use returns the usage of an account, until unuse. mu must be held.
+// use returns the usage of an account. Call unuse after the last use of it. mu must be held.
 func (h *Handler) use(account string) *usage {
 	u := h.usages[account]
 	if u == nil {
@@ -117,8 +117,8 @@ func (h *Handler) unuse(u *usage) {
 	}
 }
 
-// enter is use for a POST without a place. free is how many bytes of its message do not count: none
-// if the account is sending very many at once.
+// enter is use for a POST without a place. free is how many bytes of its message do not count. It
+// is 0 if the account sends more POSTs at once than maxExchanges.
 func (h *Handler) enter(account string) (u *usage, free int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -137,8 +137,8 @@ func (h *Handler) exit(u *usage) {
 	h.unuse(u)
 }
 
-// serve counts n requests. It fails with errTooManyRequests or errFull, and counts nothing, if there
-// are too many.
+// serve counts n requests. It fails with errTooManyRequests or errFull, and counts nothing, if
+// there are too many.
 func (u *usage) serve(n int) error {
 	if u.requests.Add(int64(n)) > int64(u.maxRequests) {
 		u.requests.Add(int64(-n))
@@ -253,8 +253,8 @@ func (h *Handler) openAnswerers() (list []*answerer) {
 	return list
 }
 
-// checkEmpty closes empty if the handler is draining and nothing is left. It is called when one of
-// both becomes true, with mu held.
+// checkEmpty closes empty if the handler is draining and nothing is left to wait for. It is called
+// when either becomes true, with mu held.
 func (h *Handler) checkEmpty() {
 	if h.draining.Load() && len(h.conns) == 0 && h.answerers == nil && h.forwards == 0 && !h.emptied {
 		h.emptied = true

@@ -27,9 +27,10 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// office is a transport of a third party, made of what this module exports: clients send letters to a
-// server. As over HTTP, each letter travels on its own, and what belongs to a request comes back on a
-// path of its own. A letter belongs to the session of its sender, or to none if it states its revision.
+// office is a transport of a third party, made of what this module exports: clients send letters to
+// a server. As over HTTP, each letter travels on its own, and what belongs to a request comes back
+// on a path of its own. A letter belongs to the session of its sender, or to none if it states its
+// revision.
 type office struct {
 	open      func(transport.Conn)
 	responder transport.Responder
@@ -311,8 +312,8 @@ func visit(t *testing.T, c *client.Client, s *server.Server, got, ended <-chan s
 	return seen
 }
 
-// A transport of a third party carries all that Streamable HTTP does, in revisions with sessions and
-// without.
+// A transport of a third party carries all that Streamable HTTP does, in revisions with sessions
+// and without.
 func TestTransportOfThirdParty(t *testing.T) {
 	for _, revisions := range [][]mcp.Revision{session.Revisions(), session.ModernRevisions()} {
 		t.Run(string(revisions[0]), func(t *testing.T) {

@@ -249,9 +249,9 @@ func build(ctx context.Context, root, tree, dir string) (path string, left []str
 }
 
 // earlier are the folders of program/testdata that hold files for an earlier API, the latest first:
-// [server.Options] named Config, options of clients without groups of fields, functions such as [server.AddTool] that return an
-// error beside the handle, configurations without groups of fields, and servers without
-// [server.Server.ServeStdio].
+// [server.Options] named Config, options of clients without groups of fields, functions such as
+// [server.AddTool] that return an error beside the handle, configurations without groups of fields,
+// and servers without [server.Server.ServeStdio].
 var earlier = []string{"config", "ungroupedclient", "pairs", "ungrouped", "older"}
 
 var faults = regexp.MustCompile(`(?m)^ratchet/program/(\w+\.go):\d+`)

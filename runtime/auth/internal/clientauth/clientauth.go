@@ -24,8 +24,8 @@ type Secret struct {
 	secret auth.Secret
 }
 
-// New returns the authentication by a method: Basic is by the Authorization header, Post by the form,
-// and None sends only the id of the client, in the form.
+// New returns the authentication by a method: Basic is by the Authorization header, Post by the
+// form, and None sends only the id of the client, in the form.
 func New(method string, secret auth.Secret) Secret { return Secret{method, secret} }
 
 // Method returns the name of the method.

@@ -1,5 +1,5 @@
-// Package contracttest tests whether a store fulfils the contract of [task.Store]. Package storetest is the
-// part of it that other modules can use.
+// Package contracttest tests whether a store fulfils the contract of [task.Store]. Package
+// storetest is the part of it that other modules can use.
 package contracttest
 
 import (
