@@ -20,10 +20,10 @@ var ErrExpired = errors.New("auth: access token has expired or was revoked")
 const verifyTimeout = 30 * time.Second
 
 // Watch calls end once when the credentials of r expire, or the verifier rejects them or names
-// another principal. The error
-// wraps [ErrExpired]. Watch verifies the credentials every [Options].Recheck; while the verifier is
-// unavailable, they stay valid. i is the identity that Authenticate returned for r. Call stop when
-// the stream has ended: after stop has returned, end is not called. end must not call stop.
+// another principal. The error wraps [ErrExpired]. Watch verifies the credentials every
+// [Options].Recheck; while the verifier is unavailable, they stay valid. i is the identity that
+// Authenticate returned for r. Call stop when the stream has ended: after stop has returned, end is
+// not called. end must not call stop.
 func (p *Protector) Watch(r *http.Request, i *Identity, end func(error)) (stop func()) {
 	scheme, token, err := p.token(r)
 	var c *Credentials

@@ -70,9 +70,9 @@ func Decline() *mcp.ElicitResult { return &mcp.ElicitResult{Action: mcp.ElicitAc
 func Cancel() *mcp.ElicitResult { return &mcp.ElicitResult{Action: mcp.ElicitActionCancel} }
 
 // URLRequest is a URL that a server asks the user to open, for data that must not pass through the
-// client (MCP elicitation, "URL Mode Elicitation Requests"). Show the
-// user the whole URL, and its host separately. Do not open or fetch the URL before the user agrees.
-// Open it in the user's browser, where neither the host nor a model can see the page.
+// client (MCP elicitation, "URL Mode Elicitation Requests"). Show the user the whole URL, and its
+// host separately. Do not open or fetch the URL before the user agrees. Open it in the user's
+// browser, where neither the host nor a model can see the page.
 type URLRequest struct {
 	Server mcp.Implementation // the server that sent the request
 	Host   string             // of the URL, with the port if the URL has one

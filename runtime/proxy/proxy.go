@@ -278,8 +278,8 @@ type Options struct {
 	// upstreams take precedence, and come first in lists. Its Features.Visible, its Middleware, its
 	// Limits.Calls and its limits of resources apply to its own features only. All requests pass
 	// through the middleware in Session.Hooks.Receiving, which may reject those for features of
-	// upstreams. Its StateKeys also protect the ids of tasks and the requestState of upstreams; a
-	// key in its store of tasks does not.
+	// upstreams. Its Shared.StateKeys also protect the ids of tasks and the requestState of
+	// upstreams; a key in its store of tasks does not.
 	Server server.Options
 }
 

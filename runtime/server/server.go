@@ -285,10 +285,9 @@ func (s *Server) Close() error {
 
 // Shutdown ends all sessions in order, see [session.Session.Shutdown], and requests without a
 // session, and waits for their handlers. Each open subscriptions/listen ends with its result.
-// Meanwhile, the work of tasks has the time of [Limits.Drain] to finish. Then it
-// closes the task.Manager of the server. If ctx ends first, Shutdown stops
-// waiting for handlers and tasks that ignore the end of their context. Connections preserve their
-// sessions as with Close.
+// Meanwhile, the work of tasks has the time of [Limits.Drain] to finish. Then Shutdown closes the
+// task.Manager of the server. If ctx ends first, Shutdown stops waiting for handlers and tasks that
+// ignore the end of their context. Connections preserve their sessions as with Close.
 func (s *Server) Shutdown(ctx context.Context) error {
 	return s.endAll(ctx, s.cfg.Limits.Drain, func(sess *session.Session) error { return sess.Shutdown(ctx) }, func() error { return s.responder.Shutdown(ctx) })
 }

@@ -30,14 +30,13 @@ import (
 // server, with the cause of ctx, or with the error of the connection (MCP lifecycle,
 // "Initialization").
 //
-// If conn is a [transport.Reopener] and the server loses the session, or does not answer
-// the Limits.MissedPings of cfg in pings, the Session opens a new one
-// with the same params. Meanwhile, messages wait. A request that the server has rejected because of
-// the loss is sent once more. Other requests fail with a [*transport.DeliveryError] that wraps
+// If conn is a [transport.Reopener] and the server loses the session, or does not answer as many
+// pings in a row as Limits.MissedPings of cfg, the Session opens a new one with the same params.
+// Meanwhile, messages wait. A request that the server has rejected because of the loss is sent once
+// more. Other requests fail with a [*transport.DeliveryError] that wraps
 // [transport.ErrSessionLost], and unanswered requests of the server are cancelled. If an attempt
 // fails, waiting requests fail with that error as well, and the Session tries again after a delay.
-// It ends if the server rejects the new session or chooses another revision. See
-// [Hooks].Reopened.
+// It ends if the server rejects the new session or chooses another revision. See [Hooks].Reopened.
 func Connect(ctx context.Context, conn transport.Conn, params *mcp.InitializeRequestParams, cfg *Options) (*Session, error) {
 	s, invalid := newSession(conn, roleClient, cfg)
 	_, sessions := modern.Split(s.cfg.Revisions)
@@ -103,13 +102,13 @@ func (s *Session) opens(ctx context.Context, r handshakeResult) error {
 }
 
 // Serve opens a session as the server of conn and returns at once; see [Session.Ready] and
-// [Session.Wait]. If cfg is invalid, the session has ended, and Wait returns an error
-// that names each invalid number. Otherwise it answers
-// initialize with result, and sets the protocol version in it. The
-// session owns conn (MCP lifecycle, "Initialization"). If conn is a [transport.Persister] that
-// belongs to a stored session, Serve restores it: the session is ready at once, and rejects
-// initialize. Requests that were in flight in the earlier session are lost, and the ids of later
-// requests differ from those of the earlier session.
+// [Session.Wait]. If cfg is invalid, the session has ended, and Wait returns an error that names
+// each invalid number. Otherwise the session answers initialize with result, and sets the protocol
+// version in it. The session owns conn (MCP lifecycle, "Initialization").
+//
+// If conn is a [transport.Persister] that belongs to a stored session, Serve restores the session:
+// it is ready at once, and rejects initialize. Requests that were in flight in the earlier session
+// are lost, and the ids of later requests differ from those of the earlier session.
 func Serve(conn transport.Conn, result *mcp.InitializeResult, cfg *Options) *Session {
 	if state, ok := restored(conn, result); ok {
 		return restore(conn, state, cfg)

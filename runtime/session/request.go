@@ -223,10 +223,10 @@ func (r requestInternals) Detach(params json.RawMessage) {
 }
 
 // Outlive returns a context with the values of ctx for work that outlives the request, such as that
-// of a task. ctx is a context that the handler of the request, or of its original, has got. If it
-// is that of the session itself, the work keeps nothing of what the session holds for the request
-// in memory, and the request no longer reports progress of its own. Only the values of the result
-// are for use: it may be ctx.
+// of a task. ctx is a context that the handler of the request, or of its original, has received. If
+// it is that of the session itself, the state that the session holds for the request can be freed,
+// and the request no longer reports progress of its own. Use only the values of the result, because
+// it may be ctx.
 func (r requestInternals) Outlive(ctx context.Context) context.Context {
 	if c, ok := ctx.(*requestContext); ok {
 		st := r.state

@@ -91,7 +91,7 @@ func (f *shared) self() Member {
 	return self
 }
 
-// toolsChanged announces that this member may have what it was missing.
+// toolsChanged announces that this member may have the tools and versions that it was missing.
 func (f *shared) toolsChanged() {
 	f.mu.Lock()
 	f.missing = nil

@@ -467,8 +467,8 @@ func (f *shared) sync(p *pool) {
 	}
 }
 
-// reapply applies the latest shares of the pools that accepts returns true for, and starts what has
-// room then.
+// reapply applies the latest shares of the pools for which accepts returns true, and starts the
+// work that then has room.
 func (f *shared) reapply(accepts func(p *pool) bool) {
 	s := &f.m.scheduler
 	s.mu.Lock()

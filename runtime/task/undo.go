@@ -119,8 +119,8 @@ type undoing struct {
 	ended       bool      // EndUndo was called
 }
 
-// whyUndo reports why the work runs: taskrules.UndoNone to do what it is for, and otherwise to undo
-// what earlier runs have registered, since the time since. It is set once [Run.Journal] has
+// whyUndo reports why the work runs the undos that earlier runs have registered, and since when. It
+// returns taskrules.UndoNone if the work runs as usual. The result is valid once [Run.Journal] has
 // returned.
 func (run *Run) whyUndo() (why taskrules.Undo, since time.Time) {
 	run.mu.Lock()

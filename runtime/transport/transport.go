@@ -94,8 +94,8 @@ type HalfCloser interface {
 }
 
 // Persister is a [Conn] of a session that may outlive it: a later connection of the same session
-// restores the session, possibly in another process. So it has what the transport knows of the
-// session, and a state that its owner persists.
+// restores the session, possibly in another process. Its methods give access to the state that the
+// transport stores for the session, and to the state that the owner of the connection persists.
 type Persister interface {
 	Conn
 

@@ -21,13 +21,13 @@ func skillCommands() []command {
 	return []command{
 		skillCommand("list", "list the skills of a server", "", " SERVER", " https://example.com/mcp", 1, 1, (*remote).listSkills),
 		skillCommand("get", "write a verified file of a skill", `
-URI is that of the SKILL.md of the skill, as in the list. FILE is the path of another file of the skill.
-The file goes to standard output as it is.
+URI is the URI of the SKILL.md, as in the list. FILE is the path of another file of the skill. Writes
+the file to standard output without changes.
 `, " SERVER URI [FILE]", " https://example.com/mcp skill://greeting/SKILL.md references/GREETINGS.md", 2, 3, (*remote).getSkill),
 		skillCommand("verify", "verify all files of the skills of a server", `
-Reads every file of every skill that the server lists, and compares it with its size and digest. A line
-says for each skill whether it can be used. With -dir, it checks the skills in a folder instead, as a
-server does before it serves them.
+Reads every file of every skill that the server lists, and compares it with its size and digest. Prints
+a line for each valid skill, and an error for each invalid one. With -dir, checks the skills in a folder
+instead, as a server does before it serves them.
 `, " SERVER", " https://example.com/mcp\n  mcpwire skills verify -dir skills", 0, 1, (*remote).verifySkills),
 	}
 }
@@ -42,7 +42,7 @@ func skillCommand(verb, short, more, want, example string, least, most int, run 
 		args:  dirArg + "[-json] [-era ERA] [-env NAME] [-header H] [-root DIR] " + authArgs + want,
 		short: short,
 		help: `
-Connects to a server to ` + short + `. No other program uses the skills, and nothing in them has an effect.
+Connects to a server to ` + short + `. Executes nothing that a skill contains.
 ` + more + serverHelp + `
 Example:
 
@@ -72,7 +72,8 @@ Example:
 	}
 }
 
-// skills returns the skills of the server. The user approves a skill by naming it.
+// skills returns a client for the skills of the server. It approves every skill, because the
+// commands pass no skill to a model.
 func (r *remote) skills() (*hosted.Client, error) {
 	s, err := hosted.New(r.Client, hosted.Options{
 		Label: "server", Dynamic: true,
@@ -107,7 +108,7 @@ func (r *remote) eachSkill(ctx context.Context, f func(*hosted.Client, *hosted.E
 	return invalid, nil
 }
 
-// report writes a fault of a skill to standard error.
+// report writes the fault of a skill to standard error.
 func (r *remote) report(err error) { fmt.Fprintf(r.err, "%s\n", printable.Error(err)) }
 
 func (r *remote) listSkills(ctx context.Context, _ []string) error {

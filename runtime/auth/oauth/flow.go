@@ -284,7 +284,7 @@ func (f *flow) authorize(ctx context.Context, old binding) error {
 	s, c := f.s, f.s.a.config
 	if s.a.quiet() && !c.Grant.NeedsClient() && !c.names(f.binding.Issuer) {
 		// Such a grant may present a credential, and the server has named the issuer.
-		return fmt.Errorf("%w: a grant without a user is only used at the issuers of Options", ErrIssuer)
+		return fmt.Errorf("%w: a grant without a user needs an issuer that Options.Issuer or Options.Clients names", ErrIssuer)
 	}
 	e, err := f.endpoint(ctx, f.binding)
 	if err != nil {

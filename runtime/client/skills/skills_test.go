@@ -114,7 +114,7 @@ func (f *fake) server() *server.Server {
 	return s
 }
 
-// connect returns the skills of a server, which its user approves.
+// connect returns a client for the skills of a server. Its user approves all skills.
 func connect(t *testing.T, f *fake, o skills.Options, revisions ...mcp.Revision) *skills.Client {
 	t.Helper()
 	c := servertest.Connect(t, f.server(), &client.Options{Session: session.Options{Revisions: revisions}})
@@ -264,7 +264,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// Nothing of a server is used before it is verified.
+// The client uses no entry and no file of a server before it has verified it.
 //
 // Proves XSKILL-31, XSKILL-51, XSKILL-52 and XSKILL-57.
 func TestVerification(t *testing.T) {

@@ -95,8 +95,8 @@ func TestLongTexts(t *testing.T) {
 	}
 }
 
-// Whatever is accepted is a JSON object that package codec accepts, duplicate members and depth
-// included, and it does not depend on the kind of the line breaks.
+// The result of every accepted text is a JSON object that package codec accepts, with its rules for
+// duplicate members and depth. It does not depend on the kind of the line breaks.
 func FuzzParse(f *testing.F) {
 	for _, e := range corpus(f) {
 		f.Add(file(e.YAML))

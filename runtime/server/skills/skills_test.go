@@ -323,7 +323,7 @@ func writeTree(t *testing.T, root string, files fstest.MapFS) {
 	}
 }
 
-// A skill with anything but files and folders is invalid, and the others are served.
+// A skill that contains anything but files and folders is invalid. The other skills are served.
 //
 // Proves XSKILL-48.
 func TestHostileTrees(t *testing.T) {
@@ -611,7 +611,7 @@ func (n notifications) ResourceUpdated(_ context.Context, p *mcp.ResourceUpdated
 	return nil
 }
 
-// Reload is all or nothing, and tells clients what has changed.
+// Reload publishes all skills or none, and notifies clients of the changes.
 func TestReload(t *testing.T) {
 	files := tree()
 	catalog := load(t, files, nil)

@@ -42,7 +42,7 @@ func NewHistory(n int) *History {
 	return &History{events: ring{limit: n}, refused: ring{limit: max(1, n/16)}}
 }
 
-// Add adds an event with the current time. It is meant for Audit in the Hooks of an [task.Options].
+// Add adds an event with the current time. It is meant for Audit in the Hooks of a [task.Options].
 func (h *History) Add(e task.Event) {
 	if e.Kind == task.EventRead {
 		return
@@ -73,7 +73,7 @@ type wireEvent struct {
 }
 
 // Respond returns the latest events of a task for the page of another member of a fleet. It is meant
-// for Queried in the Hooks of an [task.Options].
+// for Queried in the Hooks of a [task.Options].
 func (h *History) Respond(request []byte) (response []byte) {
 	events := h.taskEvents(string(request))
 	events = events[max(len(events)-maxEvents, 0):]

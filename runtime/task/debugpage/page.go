@@ -55,13 +55,12 @@ type Options struct {
 	// Members lists the members of the fleet, see [task.Manager.Members]. If it is nil, or returns
 	// nil, the page shows neither members nor the holders of tasks.
 	Members func() []task.Member
-	// Query gets the events of a task from all members of the fleet. All
-	// of them need [History.Respond] as their [task.Options].Hooks.Queried. The view of a task
-	// waits at most a second for them. If Query is nil, the view shows the events of this process
-	// only.
+	// Query gets the events of a task from all members of the fleet. All of them need
+	// [History.Respond] as their [task.Options].Hooks.Queried. The view of a task waits at most a
+	// second for them. If Query is nil, the view shows the events of this process only.
 	Query func(ctx context.Context, request []byte) (map[string][]byte, error)
-	// WaitsFor says for what a task waits that no process runs. The
-	// page shows it as the status message. It may be nil.
+	// WaitsFor returns the reason why a task waits that no process runs. The page shows it as the
+	// status message. It may be nil.
 	WaitsFor func(r *task.Record) string
 	// TakeOver runs a task again in this process. It may be nil.
 	TakeOver func(ctx context.Context, id string) error

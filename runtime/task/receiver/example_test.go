@@ -14,7 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
-// An session.Options whose handler serves plain calls and tasks. After a restart, the same handler
+// A session.Options whose handler serves plain calls and tasks. After a restart, the same handler
 // serves unfinished tasks again.
 func ExampleAttach() {
 	ctx := context.Background()

@@ -34,7 +34,6 @@ func serveModern(t *testing.T, o streamable.HandlerOptions) *testServer {
 	return s
 }
 
-// responder returns a Responder for the tools.
 // responder serves requests without a session.
 type responder interface {
 	transport.Responder

@@ -28,9 +28,9 @@ import (
 )
 
 // office is a transport of a third party, made of what this module exports: clients send letters to
-// a server. As over HTTP, each letter travels on its own, and what belongs to a request comes back
-// on a path of its own. A letter belongs to the session of its sender, or to none if it states its
-// revision.
+// a server. As over HTTP, each letter travels on its own, and the messages that belong to a request
+// come back on a path of its own. A letter belongs to the session of its sender, or to none if it
+// states its revision.
 type office struct {
 	open      func(transport.Conn)
 	responder transport.Responder
@@ -277,7 +277,7 @@ func options(revisions []mcp.Revision, got chan string) *client.Options {
 	}
 }
 
-// visit does what a client can do, and returns what comes of it.
+// visit uses each feature that the transport carries, and returns the results.
 func visit(t *testing.T, c *client.Client, s *server.Server, got, ended <-chan string) (seen []string) {
 	t.Helper()
 	call := func(ctx context.Context, tool string) {
@@ -351,7 +351,7 @@ func TestTransportOfThirdParty(t *testing.T) {
 	}
 }
 
-// A session goes on at the next server, with its subscriptions and its log level.
+// A session is restored at the next server, with its subscriptions and its log level.
 func TestTransportOfThirdPartyRestoresSessions(t *testing.T) {
 	ended, got := make(chan string, 1), make(chan string, 10)
 	first := newServer(t, ended)
