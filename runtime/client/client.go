@@ -45,7 +45,8 @@ type Client struct {
 	taskListener *follow.Listener
 	overHTTP     bool // the connection is over HTTP
 
-	// removeKnown removes the server from Options.Servers. It is nil if the cached state was not used.
+	// removeKnown removes the server from Options.Cache.Servers. It is nil if the cached state was
+	// not used.
 	removeKnown func()
 
 	tools     list[mcp.Tool]
