@@ -15,7 +15,6 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/follow"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
-	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
@@ -109,7 +108,7 @@ func (c *Client) connect(ctx context.Context, conn transport.Conn) (*Client, err
 		cfg.Hooks.Sending = append(cfg.Hooks.Sending, c.verifyKnown)
 	}
 	cfg.Hooks.Reopened = c.reopened(cfg.Hooks.Reopened)
-	c.tasks = requestor.Internals(taskrules.Caller{}).Attach(&cfg, c.respondToTask, c.watchTask)
+	c.tasks = requestor.Internals(boundary.Caller{}).Attach(&cfg, c.respondToTask, c.watchTask)
 	if c.options.Input.Tasks != nil {
 		receiver.Attach(&cfg, receiver.Options{Manager: c.options.Input.Tasks})
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
-	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -997,7 +997,7 @@ func TestPanicOfRespondIsAnError(t *testing.T) {
 			t.Fatal(err)
 		}
 		cfg := session.Options{Revisions: session.ModernRevisions(), Logger: slog.New(slog.DiscardHandler)}
-		tasks := requestor.Internals(taskrules.Caller{}).Attach(&cfg, func(context.Context, *session.Request) (json.RawMessage, error) { panic("oops") }, nil)
+		tasks := requestor.Internals(boundary.Caller{}).Attach(&cfg, func(context.Context, *session.Request) (json.RawMessage, error) { panic("oops") }, nil)
 		s, err := session.Connect(t.Context(), conn, &mcp.InitializeRequestParams{
 			ClientInfo:   mcp.Implementation{Name: "c", Version: "1"},
 			Capabilities: mcp.ClientCapabilities{Extensions: json.RawMessage(`{"io.modelcontextprotocol/tasks":{}}`)},

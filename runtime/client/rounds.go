@@ -14,7 +14,6 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/engine"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
-	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 )
@@ -82,11 +81,11 @@ func (c *Client) waiting(opts ...session.Option) jsonrpc.Caller {
 // Call implements [jsonrpc.Caller].
 func (k waiting) Call(ctx context.Context, method string, params codec.Encoder) (json.RawMessage, error) {
 	result, err := k.caller.Call(ctx, method, params)
-	if err != nil || !k.c.session.Traits().TasksByServer || !requestor.Internals(taskrules.Caller{}).IsTask(result) {
+	if err != nil || !k.c.session.Traits().TasksByServer || !requestor.Internals(boundary.Caller{}).IsTask(result) {
 		return result, err
 	}
 	ctx = modern.WithParamHeaders(ctx, nil) // these belong to tools/call
-	h, err := requestor.Internals(taskrules.Caller{}).Created(ctx, k.c.tasks, k.c.session, method, result)
+	h, err := requestor.Internals(boundary.Caller{}).Created(ctx, k.c.tasks, k.c.session, method, result)
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 )
@@ -30,5 +30,5 @@ func (c *Client) watchTask(id string, reported func(bool)) (stop func()) {
 
 // cancelLate cancels a task that a server has created for a cancelled call.
 func (c *Client) cancelLate(result json.RawMessage, err error) {
-	requestor.Internals(taskrules.Caller{}).CancelLate(c.session, result, err)
+	requestor.Internals(boundary.Caller{}).CancelLate(c.session, result, err)
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/methods"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
-	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 )
@@ -263,7 +262,7 @@ func (c *Client) StartTool(ctx context.Context, name string, arguments any, opts
 		return nil, err
 	}
 	if c.session.Traits().TasksByServer {
-		opts = append([]requestor.Option{requestor.Internals(taskrules.Caller{}).Via(c.caller)}, opts...)
+		opts = append([]requestor.Option{requestor.Internals(boundary.Caller{}).Via(c.caller)}, opts...)
 		return withHeaders(c, ctx, &p, func(ctx context.Context) (*requestor.Handle[*mcp.CallToolResult], error) {
 			return c.tasks.CallTool(ctx, c.session, &p, opts...)
 		})

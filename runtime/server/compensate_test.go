@@ -18,7 +18,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -826,7 +826,7 @@ func dieAt(t *testing.T, fate string, dies int64, after bool) (left int64) {
 			}
 		}
 		shown := func() string {
-			r, err := d.m.Internals(taskrules.Caller{}).GetRecord(t.Context(), "ada", id, "tasks/get")
+			r, err := d.m.Internals(boundary.Caller{}).GetRecord(t.Context(), "ada", id, "tasks/get")
 			if errors.Is(err, task.ErrExpired) {
 				return "expired"
 			}

@@ -18,9 +18,9 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
-	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/server/internal/schemas"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -533,7 +533,7 @@ func (p *peer) claimElicitation(id string, e *elicitation) error {
 	if e.task != nil {
 		n = 0
 		for other, o := range p.elicitations {
-			if o.task != nil && !o.task.Internals(taskrules.Caller{}).Live() { // the task ended while it was parked
+			if o.task != nil && !o.task.Internals(boundary.Caller{}).Live() { // the task ended while it was parked
 				delete(p.elicitations, other)
 			} else if o.principal == e.principal {
 				n++
@@ -597,7 +597,7 @@ func (s *Server) ElicitationPrincipal(id string) (principal string, ok bool) {
 		p.mu.Lock()
 		e := p.elicitations[id]
 		p.mu.Unlock()
-		if e != nil && (e.task == nil || e.task.Internals(taskrules.Caller{}).Live()) {
+		if e != nil && (e.task == nil || e.task.Internals(boundary.Caller{}).Live()) {
 			return e.principal, true
 		}
 	}

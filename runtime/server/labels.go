@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
@@ -74,7 +75,7 @@ func (t *tool) checkLabels(ctx context.Context, c *Call, arguments json.RawMessa
 	if tasks == nil {
 		return noTasks()
 	}
-	if label := tasks.Internals(taskrules.Caller{}).Lacks(labels...); label != "" {
+	if label := tasks.Internals(boundary.Caller{}).Lacks(labels...); label != "" {
 		return &jsonrpc.Error{
 			Code:    jsonrpc.CodeInvalidRequest,
 			Message: fmt.Sprintf("tool %q needs the label %q, which this process does not have: call it as a task", t.def.Name, label),

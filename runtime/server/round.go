@@ -14,7 +14,6 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
-	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
@@ -328,7 +327,7 @@ func (c *Call) exit(returned *bool) {
 // handlerContext returns the context for the function of the call. The caller must call release
 // when the function has returned.
 func (c *Call) handlerContext(ctx context.Context) (in context.Context, release func()) {
-	if run, ok := c.Task(); ok && run.Internals(taskrules.Caller{}).Undoes() {
+	if run, ok := c.Task(); ok && run.Internals(boundary.Caller{}).Undoes() {
 		return c.recording().HandlerContext(ctx)
 	}
 	return ctx, func() {}

@@ -14,7 +14,6 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
-	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/server/internal/results"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -401,7 +400,7 @@ func (s *Server) sessionConfig(p *peer) *session.Options {
 	}
 	cfg.Hooks.Sending = append(slices.Clone(cfg.Hooks.Sending), p.sendTasks)
 	if s.tasks.Load() != nil {
-		cfg.Hooks.Sending = append(cfg.Hooks.Sending, receiver.Internals(taskrules.Caller{}).Relate)
+		cfg.Hooks.Sending = append(cfg.Hooks.Sending, receiver.Internals(boundary.Caller{}).Relate)
 	}
 	return &cfg
 }

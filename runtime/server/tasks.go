@@ -9,6 +9,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -27,7 +28,7 @@ func (s *Server) tasksExtension(m *task.Manager) Extension {
 		Listen: map[string]func(context.Context, *Call, json.RawMessage) (Subscription, error){
 			"taskIds": func(ctx context.Context, _ *Call, member json.RawMessage) (Subscription, error) {
 				req, _ := session.FromContext(ctx)
-				ids, err := receiver.Internals(taskrules.Caller{}).WatchedIDs(req, member)
+				ids, err := receiver.Internals(boundary.Caller{}).WatchedIDs(req, member)
 				return &watchedTasks{m: m, principal: strings.Clone(session.Principal(ctx)), ids: ids}, err
 			},
 		},
@@ -52,7 +53,7 @@ func (w *watchedTasks) Names() []string { return w.ids }
 
 // Open acknowledges the tasks that belong to the principal.
 func (w *watchedTasks) Open(ctx context.Context, changed func(id string)) (json.RawMessage, error) {
-	watch, known, err := w.m.Internals(taskrules.Caller{}).Watch(ctx, w.principal, w.ids, changed)
+	watch, known, err := w.m.Internals(boundary.Caller{}).Watch(ctx, w.principal, w.ids, changed)
 	if err != nil {
 		return nil, task.WireError(err)
 	}
@@ -61,7 +62,7 @@ func (w *watchedTasks) Open(ctx context.Context, changed func(id string)) (json.
 }
 
 func (w *watchedTasks) Read(ctx context.Context, id string, meta *mcp.NotificationMetaObject) (string, codec.Encoder) {
-	if state := receiver.Internals(taskrules.Caller{}).WatchedTask(ctx, w.watch, id, meta); state != nil {
+	if state := receiver.Internals(boundary.Caller{}).WatchedTask(ctx, w.watch, id, meta); state != nil {
 		return tasks.MethodNotificationsTasks, state
 	}
 	return "", nil

@@ -600,7 +600,7 @@ func (t *tool) callLimited(ctx context.Context, c *Call, arguments json.RawMessa
 	if tasks == nil {
 		return nil, noTasks()
 	}
-	limited, release, err := tasks.Internals(taskrules.Caller{}).Acquire(ctx, c.Principal(), t.def.Name)
+	limited, release, err := tasks.Internals(boundary.Caller{}).Acquire(ctx, c.Principal(), t.def.Name)
 	if err != nil {
 		return nil, err
 	}

@@ -14,8 +14,8 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/memory"
-	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
@@ -80,7 +80,7 @@ func TestSleepEndsByClockOfStore(t *testing.T) {
 			var until time.Time
 			work := func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 				if until.IsZero() {
-					until = run.Internals(taskrules.Caller{}).SharedTime(time.Now().Add(time.Hour))
+					until = run.Internals(boundary.Caller{}).SharedTime(time.Now().Add(time.Hour))
 				}
 				return raw(`{}`), run.Sleep(ctx, until)
 			}

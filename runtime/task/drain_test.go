@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/fleets"
 	"github.com/mcpwire/mcpwire/runtime/internal/memory"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
@@ -247,7 +248,7 @@ func TestDrainingMemberIsOfferedNothing(t *testing.T) {
 		front := join(t, f, task.Options{Member: task.Member{Tools: []string{}}}, nil)
 		c := join(t, f, task.Options{}, untilDone)
 		drained(t, a.drain(t))
-		if members := b.Members(); !members[0].Draining || members[1].Draining || a.Internals(taskrules.Caller{}).Runs("tool") || !b.Internals(taskrules.Caller{}).Runs("tool") {
+		if members := b.Members(); !members[0].Draining || members[1].Draining || a.Internals(boundary.Caller{}).Runs("tool") || !b.Internals(boundary.Caller{}).Runs("tool") {
 			t.Errorf("members are %+v", members)
 		}
 		for range 30 {
@@ -265,7 +266,7 @@ func TestDrainingMemberIsOfferedNothing(t *testing.T) {
 			t.Errorf("%d runs at the member that drains, %+v at the other", a.runs.Load(), b.Stats())
 		}
 		id := a.create(t, nil)
-		if err := a.Internals(taskrules.Caller{}).TakeOver(t.Context(), id); !errors.Is(err, taskrules.ErrNotMovable) {
+		if err := a.Internals(boundary.Caller{}).TakeOver(t.Context(), id); !errors.Is(err, taskrules.ErrNotMovable) {
 			t.Errorf("taken over: %v", err)
 		}
 	})
@@ -453,7 +454,7 @@ func TestDrainWithoutFleet(t *testing.T) {
 		if err := m.Drain(t.Context()); err != nil || time.Since(began) != 5*time.Second {
 			t.Errorf("drained after %v: %v", time.Since(began), err)
 		}
-		if s := m.Stats(); s.Running != 0 || s.Parked != 1 || s.Completed != 1 || !m.Internals(taskrules.Caller{}).Runs("tool") {
+		if s := m.Stats(); s.Running != 0 || s.Parked != 1 || s.Completed != 1 || !m.Internals(boundary.Caller{}).Runs("tool") {
 			t.Errorf("after the drain: %+v", s)
 		}
 		found(t, result(t, m, running))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/fleets"
 	"github.com/mcpwire/mcpwire/runtime/internal/memory"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
@@ -353,7 +354,7 @@ func TestTakeoverSparesLivingMember(t *testing.T) {
 				b := join(t, f, task.Options{Member: task.Member{Tools: []string{"other"}}}, untilDone)
 				c, store := joinRacing(t, f, task.Options{}, untilDone)
 				store.set(at(once(func() {
-					if err := b.Internals(taskrules.Caller{}).TakeOver(t.Context(), id); err != nil {
+					if err := b.Internals(boundary.Caller{}).TakeOver(t.Context(), id); err != nil {
 						t.Error(err)
 					}
 				})))
@@ -442,7 +443,7 @@ func TestOldRecordDoesNotEndNewRun(t *testing.T) {
 		id := a.create(t, nil)
 		proceed := make(chan struct{})
 		b, store := joinRacing(t, f, task.Options{}, steps(proceed))
-		w, _, err := b.Internals(taskrules.Caller{}).Watch(t.Context(), "alice", []string{id}, func(string) {})
+		w, _, err := b.Internals(boundary.Caller{}).Watch(t.Context(), "alice", []string{id}, func(string) {})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -622,7 +623,7 @@ func TestInputRequestSurvivesLostClaim(t *testing.T) {
 			return echoMessage(ctx, method, params)
 		}}
 		time.AfterFunc(time.Second, func() {
-			if err := a.Internals(taskrules.Caller{}).TakeOver(t.Context(), id); err != nil {
+			if err := a.Internals(boundary.Caller{}).TakeOver(t.Context(), id); err != nil {
 				t.Error(err)
 			}
 		})
@@ -663,7 +664,7 @@ func TestWritesDuringTakeOver(t *testing.T) {
 					return asks(ctx, run)
 				})
 				b, store := joinRacing(t, f, cfg, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
-					if !run.Internals(taskrules.Caller{}).Undoes() {
+					if !run.Internals(boundary.Caller{}).Undoes() {
 						t.Error("the work does not know that it must undo something")
 					}
 					if _, err := ask(ctx, run, "of another branch"); err != nil {
@@ -680,7 +681,7 @@ func TestWritesDuringTakeOver(t *testing.T) {
 					}
 					return nil
 				}})
-				if err := b.Internals(taskrules.Caller{}).TakeOver(t.Context(), id); err != nil {
+				if err := b.Internals(boundary.Caller{}).TakeOver(t.Context(), id); err != nil {
 					t.Fatal(err)
 				}
 				out, err := b.Result(t.Context(), "alice", id, &peer{answer: echoMessage})
@@ -934,7 +935,7 @@ func TestOutdatedRecordDoesNotFenceWork(t *testing.T) {
 		b, store = joinRacing(t, f, task.Options{Logger: slog.New(slog.DiscardHandler)}, work)
 		id := a.create(t, nil)
 		earlier = a.record(t, id)
-		if err := b.Internals(taskrules.Caller{}).TakeOver(t.Context(), id); err != nil {
+		if err := b.Internals(boundary.Caller{}).TakeOver(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)

@@ -17,8 +17,8 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/memory"
-	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
@@ -402,8 +402,8 @@ func (f *randomFleet) checkMessages(processes []*member) {
 		})
 	}
 	time.Sleep(time.Duration(p.messages)*time.Second/2 + time.Millisecond)
-	if m := processes[f.below(len(processes))]; m.Internals(taskrules.Caller{}).Runs("tool") {
-		if err := m.Internals(taskrules.Caller{}).TakeOver(f.t.Context(), created.TaskID); err != nil {
+	if m := processes[f.below(len(processes))]; m.Internals(boundary.Caller{}).Runs("tool") {
+		if err := m.Internals(boundary.Caller{}).TakeOver(f.t.Context(), created.TaskID); err != nil {
 			f.t.Error(err)
 		}
 	}
@@ -423,7 +423,7 @@ func (f *randomFleet) call() {
 		case <-ctx.Done():
 		}
 	}()
-	called, release, err := m.Internals(taskrules.Caller{}).Acquire(ctx, "bob", "tool")
+	called, release, err := m.Internals(boundary.Caller{}).Acquire(ctx, "bob", "tool")
 	if err != nil {
 		return
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/memory"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -442,7 +443,7 @@ func TestFrontEndCreatesTaskForWorkers(t *testing.T) {
 		front := join(t, f, task.Options{Member: task.Member{Tools: []string{}}}, nil)
 		p := new(peer)
 		id := front.create(t, p) // no worker yet
-		if r := front.record(t, id); r.Claim.Member != "" || front.runs.Load() != 0 || front.Internals(taskrules.Caller{}).Runs("tool") {
+		if r := front.record(t, id); r.Claim.Member != "" || front.runs.Load() != 0 || front.Internals(boundary.Caller{}).Runs("tool") {
 			t.Fatalf("the front end runs the task: %v", r.Claim)
 		}
 		begun := create(t, front.Manager, task.Request{Restartable: true, Work: returns(`{"found":0}`), Begun: true}).TaskID
@@ -516,7 +517,7 @@ func TestWatchReportsChangesOfOtherMembers(t *testing.T) {
 		}), join(t, f, task.Options{}, nil)
 		id := a.create(t, nil)
 		var changes atomic.Int64
-		w, _, err := b.Internals(taskrules.Caller{}).Watch(t.Context(), "alice", []string{id}, func(string) { changes.Add(1) })
+		w, _, err := b.Internals(boundary.Caller{}).Watch(t.Context(), "alice", []string{id}, func(string) { changes.Add(1) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -584,7 +585,7 @@ func TestTakeOver(t *testing.T) {
 		id := a.create(t, nil)
 		for i, m := range []*member{a, b, a} {
 			synctest.Wait()
-			if err := m.Internals(taskrules.Caller{}).TakeOver(t.Context(), id); err != nil {
+			if err := m.Internals(boundary.Caller{}).TakeOver(t.Context(), id); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()
@@ -606,7 +607,7 @@ func TestTakeOver(t *testing.T) {
 			t.Errorf("found %s entries", got)
 		}
 		other := start(t, a.Manager, untilDone).TaskID
-		if err := b.Internals(taskrules.Caller{}).TakeOver(t.Context(), other); !errors.Is(err, taskrules.ErrNotMovable) {
+		if err := b.Internals(boundary.Caller{}).TakeOver(t.Context(), other); !errors.Is(err, taskrules.ErrNotMovable) {
 			t.Errorf("work that is not restartable: %v", err)
 		}
 	})
@@ -753,7 +754,7 @@ func TestMessagesFollowWaiters(t *testing.T) {
 	}{
 		{"not moved", func(*testing.T, *member, *member, string) {}, true},
 		{"taken over", func(t *testing.T, _, b *member, id string) {
-			if err := b.Internals(taskrules.Caller{}).TakeOver(t.Context(), id); err != nil {
+			if err := b.Internals(boundary.Caller{}).TakeOver(t.Context(), id); err != nil {
 				t.Error(err)
 			}
 		}, true},

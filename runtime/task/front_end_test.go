@@ -11,6 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/memory"
 	"github.com/mcpwire/mcpwire/runtime/internal/network"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
@@ -201,7 +202,7 @@ func TestMemberOffersWhatItGivesUp(t *testing.T) {
 		}})
 		a.set(true)
 		for _, id := range ids {
-			if err := a.Internals(taskrules.Caller{}).TakeOver(t.Context(), id); err != nil { // ends its run
+			if err := a.Internals(boundary.Caller{}).TakeOver(t.Context(), id); err != nil { // ends its run
 				t.Fatal(err)
 			}
 			time.Sleep(2*task.DefaultLease + time.Second) // b has looked for tasks because of what a is missing
@@ -224,10 +225,10 @@ func TestFollowWhileJoiningAgain(t *testing.T) {
 		id := worker.create(t, nil)
 		a := joinSleeper(t, f, 1, time.Minute, time.Second)
 		a.lacks.Store(true)
-		a.Internals(taskrules.Caller{}).TakeOver(t.Context(), id) // fails, and announces what is missing
+		a.Internals(boundary.Caller{}).TakeOver(t.Context(), id) // fails, and announces what is missing
 		var watch atomic.Pointer[taskrules.Watch[task.Record]]
 		a.store.set(hooks{announce: once(func() {
-			w, _, err := a.Internals(taskrules.Caller{}).Watch(t.Context(), "alice", []string{id}, func(string) {})
+			w, _, err := a.Internals(boundary.Caller{}).Watch(t.Context(), "alice", []string{id}, func(string) {})
 			if err != nil {
 				t.Error(err)
 			}

@@ -3,6 +3,7 @@ package task
 import (
 	"time"
 
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 )
 
@@ -14,13 +15,13 @@ import (
 type runInternals struct{ *Run }
 
 // Internals returns what only packages of this module can call.
-func (run *Run) Internals(taskrules.Caller) runInternals { return runInternals{run} }
+func (run *Run) Internals(boundary.Caller) runInternals { return runInternals{run} }
 
 // managerInternals is a Manager with the methods that only packages of this module call.
 type managerInternals struct{ *Manager }
 
 // Internals returns what only packages of this module can call.
-func (m *Manager) Internals(taskrules.Caller) managerInternals { return managerInternals{m} }
+func (m *Manager) Internals(boundary.Caller) managerInternals { return managerInternals{m} }
 
 // SharedTime is [Run.sharedTime].
 func (run runInternals) SharedTime(t time.Time) time.Time { return run.sharedTime(t) }

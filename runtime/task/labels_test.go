@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/fleets"
 	"github.com/mcpwire/mcpwire/runtime/internal/memory"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
@@ -39,10 +40,10 @@ func TestTaskRunsAtMembersWithItsLabels(t *testing.T) {
 		none, some := join(t, f, labelled(), untilDone), join(t, f, labelled("gpu"), untilDone)
 		other := join(t, f, task.Options{Member: task.Member{Labels: []string{"gpu", "region=eu"}, Tools: []string{"other"}}}, untilDone)
 		a, b := join(t, f, labelled("region=eu", "gpu"), untilDone), join(t, f, labelled("gpu", "x", "region=eu"), untilDone)
-		if none.Internals(taskrules.Caller{}).Runs("tool", "gpu") || some.Internals(taskrules.Caller{}).Runs("tool", "gpu", "region=eu") || !a.Internals(taskrules.Caller{}).Runs("tool", "gpu", "region=eu") || !none.Internals(taskrules.Caller{}).Runs("tool") {
+		if none.Internals(boundary.Caller{}).Runs("tool", "gpu") || some.Internals(boundary.Caller{}).Runs("tool", "gpu", "region=eu") || !a.Internals(boundary.Caller{}).Runs("tool", "gpu", "region=eu") || !none.Internals(boundary.Caller{}).Runs("tool") {
 			t.Error("Runs does not compare labels")
 		}
-		if none.Internals(taskrules.Caller{}).Lacks("gpu") != "gpu" || some.Internals(taskrules.Caller{}).Lacks("gpu", "region=eu") != "region=eu" || a.Internals(taskrules.Caller{}).Lacks("gpu", "region=eu") != "" || none.Internals(taskrules.Caller{}).Lacks() != "" {
+		if none.Internals(boundary.Caller{}).Lacks("gpu") != "gpu" || some.Internals(boundary.Caller{}).Lacks("gpu", "region=eu") != "region=eu" || a.Internals(boundary.Caller{}).Lacks("gpu", "region=eu") != "" || none.Internals(boundary.Caller{}).Lacks() != "" {
 			t.Error("Lacks does not compare labels")
 		}
 		var id string
@@ -207,7 +208,7 @@ func TestDrainHandsOverToMemberWithLabels(t *testing.T) {
 				atOnce(t, func() { done = first.drain(t) })
 				cpu.isHeld(t, members[0].ID, running, parked["gpu"], queued["gpu"])
 				cpu.isHeld(t, members[1].ID, parked["cpu"], queued["cpu"])
-				if first.Internals(taskrules.Caller{}).Runs("tool", "cpu") || !first.Internals(taskrules.Caller{}).Runs("tool", "gpu") {
+				if first.Internals(boundary.Caller{}).Runs("tool", "cpu") || !first.Internals(boundary.Caller{}).Runs("tool", "gpu") {
 					t.Error("new tasks go to the wrong member")
 				}
 				late := first.createWith(t, "gpu") // stays, because no other member can run it
@@ -276,7 +277,7 @@ func TestMemberRefusesTaskWhoseLabelsItLacks(t *testing.T) {
 		}
 		a.isHeld(t, "", waits)
 		for id, missing := range map[string]string{held: "gpu", waits: "gpu"} {
-			if err := a.Internals(taskrules.Caller{}).TakeOver(t.Context(), id); !errors.Is(err, taskrules.ErrNotMovable) || !strings.HasSuffix(err.Error(), fmt.Sprintf("does not have the label %q", missing)) {
+			if err := a.Internals(boundary.Caller{}).TakeOver(t.Context(), id); !errors.Is(err, taskrules.ErrNotMovable) || !strings.HasSuffix(err.Error(), fmt.Sprintf("does not have the label %q", missing)) {
 				t.Errorf("taken over: %v", err)
 			}
 		}
@@ -323,7 +324,7 @@ func TestLabelsWithoutFleet(t *testing.T) {
 		if r, err := store.Get(t.Context(), id); err != nil || !slices.Equal(r.Labels, []string{"gpu"}) {
 			t.Errorf("the record has the labels %q, %v", r.Labels, err)
 		}
-		if !m.Internals(taskrules.Caller{}).Runs("tool", "gpu") || m.Internals(taskrules.Caller{}).Lacks("gpu") != "" {
+		if !m.Internals(boundary.Caller{}).Runs("tool", "gpu") || m.Internals(boundary.Caller{}).Lacks("gpu") != "" {
 			t.Error("the labels have an effect")
 		}
 		plain := create(t, m, task.Request{Restartable: true, Work: returns(`{"found":1}`)}).TaskID

@@ -13,7 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/internal/faultstore"
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
@@ -282,7 +282,7 @@ func TestWatchReportsAgainAfterFailure(t *testing.T) {
 		store.setError(errDisk) // while the watch begins
 		time.AfterFunc(time.Second, func() { store.setError(nil) })
 		reports := make(chan string, 10)
-		w, known, err := m.Internals(taskrules.Caller{}).Watch(t.Context(), "alice", []string{created.TaskID}, func(id string) { reports <- id })
+		w, known, err := m.Internals(boundary.Caller{}).Watch(t.Context(), "alice", []string{created.TaskID}, func(id string) { reports <- id })
 		if err != nil || len(known) != 1 {
 			t.Fatalf("watching %q, %v", known, err)
 		}

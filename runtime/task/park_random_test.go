@@ -16,7 +16,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
@@ -128,7 +128,7 @@ func (j *journaled) do(ctx context.Context, kind int, key string, d time.Duratio
 	case 1:
 		until, ok := j.entries[key]
 		if !ok {
-			until, _ = json.Marshal(j.run.Internals(taskrules.Caller{}).SharedTime(time.Now().Add(d)))
+			until, _ = json.Marshal(j.run.Internals(boundary.Caller{}).SharedTime(time.Now().Add(d)))
 			if err := j.run.Record(ctx, task.Entry{Kind: 3, Key: key, Occurrence: 1, Result: until}); err != nil {
 				return "", err
 			}
@@ -136,7 +136,7 @@ func (j *journaled) do(ctx context.Context, kind int, key string, d time.Duratio
 		var at time.Time
 		json.Unmarshal(until, &at)
 		err := j.run.Sleep(ctx, at)
-		if err == nil && j.run.Internals(taskrules.Caller{}).SharedTime(time.Now()).Before(at) {
+		if err == nil && j.run.Internals(boundary.Caller{}).SharedTime(time.Now()).Before(at) {
 			j.t.Errorf("woke %v too early", time.Until(at))
 		}
 		return "", err
@@ -156,7 +156,7 @@ func (j *journaled) step(ctx context.Context, key string, d time.Duration) (stri
 	if _, ok := j.ended.Load(key); ok && ctx.Err() == nil {
 		j.t.Errorf("step %s runs after it was recorded", key)
 	}
-	release := j.run.Internals(taskrules.Caller{}).Hold()
+	release := j.run.Internals(boundary.Caller{}).Hold()
 	defer release()
 	time.Sleep(d / 8)
 	result := fmt.Sprint(rand.Uint32())

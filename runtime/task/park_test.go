@@ -17,6 +17,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
@@ -294,7 +295,7 @@ func (r raw) bytes() json.RawMessage { return json.RawMessage(r) }
 func TestBusyWorkIsNotParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newParking(t, task.Options{Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}, TTL: task.TTL{Unlimited: true}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
-			release := run.Internals(taskrules.Caller{}).Hold()
+			release := run.Internals(boundary.Caller{}).Hold()
 			time.AfterFunc(time.Hour, release)
 			return askTwice(ctx, run)
 		})
@@ -702,7 +703,7 @@ func TestWokenWorkThatWaitsForRoomIsNoSuspect(t *testing.T) {
 					case wakes == "time":
 						err = run.Sleep(ctx, time.Unix(end, 0))
 					default:
-						_, err = run.Internals(taskrules.Caller{}).AwaitSignal(ctx, []string{"go"}, time.Time{})
+						_, err = run.Internals(boundary.Caller{}).AwaitSignal(ctx, []string{"go"}, time.Time{})
 					}
 					if err != nil {
 						return nil, err
@@ -873,7 +874,7 @@ func TestWorkIsParkedAtLimitOfBytes(t *testing.T) {
 		var runs atomic.Int64
 		p := newParking(t, task.Options{Recovery: task.Recovery{ParkAfter: time.Second}, Updates: task.Updates{Quiet: true}, Limits: task.Limits{Bytes: 4000}}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			runs.Add(1)
-			_, err := run.Internals(taskrules.Caller{}).AwaitSignal(ctx, []string{"go"}, time.Time{})
+			_, err := run.Internals(boundary.Caller{}).AwaitSignal(ctx, []string{"go"}, time.Time{})
 			return raw(`{}`), err
 		})
 		id := p.start(t)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/fleets"
 	"github.com/mcpwire/mcpwire/runtime/internal/memory"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
@@ -302,7 +303,7 @@ func TestInterruptedTaskLeavesMemberWithoutItsTool(t *testing.T) {
 			if !later {
 				b = joinWith(t, f, &second, task.Member{}, time.Minute)
 			}
-			if err := a.Internals(taskrules.Caller{}).TakeOver(t.Context(), id); err != nil { // the work ends, and is to run again
+			if err := a.Internals(boundary.Caller{}).TakeOver(t.Context(), id); err != nil { // the work ends, and is to run again
 				t.Fatal(err)
 			}
 			time.Sleep(time.Minute)

@@ -15,9 +15,9 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/fleets"
 	"github.com/mcpwire/mcpwire/runtime/internal/memory"
-	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
@@ -287,25 +287,25 @@ func TestParkedTaskHoldsNoPermit(t *testing.T) {
 
 func TestAcquireWaits(t *testing.T) {
 	runInBubble(t, task.Options{Limits: task.Limits{Tool: limitTo("tool", 1)}}, func(t *testing.T, m *task.Manager) {
-		_, release, err := m.Internals(taskrules.Caller{}).Acquire(t.Context(), "alice", "tool")
+		_, release, err := m.Internals(boundary.Caller{}).Acquire(t.Context(), "alice", "tool")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, free, err := m.Internals(taskrules.Caller{}).Acquire(t.Context(), "alice", "other"); err != nil {
+		if _, free, err := m.Internals(boundary.Caller{}).Acquire(t.Context(), "alice", "other"); err != nil {
 			t.Error(err)
 		} else {
 			free()
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, _, err := m.Internals(taskrules.Caller{}).Acquire(ctx, "alice", "tool"); !errors.Is(err, context.DeadlineExceeded) {
+		if _, _, err := m.Internals(boundary.Caller{}).Acquire(ctx, "alice", "tool"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
 		g := newGauge()
 		id := create(t, m, task.Request{Name: "tool", Work: g.lasts("task", time.Second)}).TaskID
 		got := make(chan struct{})
 		go func() { // ends once the task has ended
-			_, second, err := m.Internals(taskrules.Caller{}).Acquire(t.Context(), "bob", "tool")
+			_, second, err := m.Internals(boundary.Caller{}).Acquire(t.Context(), "bob", "tool")
 			if err != nil {
 				t.Error(err)
 			}
@@ -325,12 +325,12 @@ func TestAcquireWaits(t *testing.T) {
 func TestAcquireEndsWithManager(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, task.Options{Limits: task.Limits{Tool: limitTo("tool", 1)}})
-		if _, _, err := m.Internals(taskrules.Caller{}).Acquire(t.Context(), "alice", "tool"); err != nil {
+		if _, _, err := m.Internals(boundary.Caller{}).Acquire(t.Context(), "alice", "tool"); err != nil {
 			t.Fatal(err)
 		}
 		failed := make(chan error)
 		go func() { // ends with the Manager
-			_, _, err := m.Internals(taskrules.Caller{}).Acquire(t.Context(), "alice", "tool")
+			_, _, err := m.Internals(boundary.Caller{}).Acquire(t.Context(), "alice", "tool")
 			failed <- err
 		}()
 		synctest.Wait()
@@ -420,13 +420,13 @@ func TestAcquireIsFenced(t *testing.T) {
 		f := memory.NewFleet()
 		cfg := task.Options{Limits: task.Limits{Tool: limitTo("tool", 1)}}
 		a, b := join(t, f, cfg, untilDone), join(t, f, cfg, untilDone)
-		ctx, release, err := a.Internals(taskrules.Caller{}).Acquire(t.Context(), "alice", "tool")
+		ctx, release, err := a.Internals(boundary.Caller{}).Acquire(t.Context(), "alice", "tool")
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer release()
 		a.cut(t)
-		_, other, err := b.Internals(taskrules.Caller{}).Acquire(t.Context(), "alice", "tool")
+		_, other, err := b.Internals(boundary.Caller{}).Acquire(t.Context(), "alice", "tool")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -579,7 +579,7 @@ func TestCallsDoNotWaitForTasks(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				for range 2 {
-					if _, _, err := m.Internals(taskrules.Caller{}).Acquire(ctx, "alice", "tool"); err != nil {
+					if _, _, err := m.Internals(boundary.Caller{}).Acquire(ctx, "alice", "tool"); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -600,7 +600,7 @@ func TestLowerLimitHoldsAtOnce(t *testing.T) {
 		a := join(t, memory.NewFleet(), cfg, untilDone)
 		var releases []func()
 		for range 3 {
-			_, release, err := a.Internals(taskrules.Caller{}).Acquire(t.Context(), "alice", "tool")
+			_, release, err := a.Internals(boundary.Caller{}).Acquire(t.Context(), "alice", "tool")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -611,11 +611,11 @@ func TestLowerLimitHoldsAtOnce(t *testing.T) {
 		limit.Store(1)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if _, _, err := a.Internals(taskrules.Caller{}).Acquire(ctx, "alice", "tool"); !errors.Is(err, context.DeadlineExceeded) {
+		if _, _, err := a.Internals(boundary.Caller{}).Acquire(ctx, "alice", "tool"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a second call runs: %v", err)
 		}
 		releases[2]()
-		if _, _, err := a.Internals(taskrules.Caller{}).Acquire(t.Context(), "alice", "tool"); err != nil {
+		if _, _, err := a.Internals(boundary.Caller{}).Acquire(t.Context(), "alice", "tool"); err != nil {
 			t.Error(err)
 		}
 	})
@@ -627,13 +627,13 @@ func TestWaitingCallOutlastsLease(t *testing.T) {
 		f := memory.NewFleet()
 		cfg := task.Options{Limits: task.Limits{Tool: limitTo("tool", 1)}}
 		a, b := join(t, f, cfg, untilDone), join(t, f, cfg, untilDone)
-		_, release, err := b.Internals(taskrules.Caller{}).Acquire(t.Context(), "alice", "tool")
+		_, release, err := b.Internals(boundary.Caller{}).Acquire(t.Context(), "alice", "tool")
 		if err != nil {
 			t.Fatal(err)
 		}
 		got := make(chan error, 1)
 		go func() { // ends once b has released its permit
-			_, _, err := a.Internals(taskrules.Caller{}).Acquire(t.Context(), "alice", "tool")
+			_, _, err := a.Internals(boundary.Caller{}).Acquire(t.Context(), "alice", "tool")
 			got <- err
 		}()
 		synctest.Wait()
@@ -658,7 +658,7 @@ func TestEventsDuringJoin(t *testing.T) {
 			e.Offered("id")
 		}})
 		m := newManager(t, task.Options{Store: store, Limits: task.Limits{Tool: limitTo("tool", 1)}})
-		if _, _, err := m.Internals(taskrules.Caller{}).Acquire(t.Context(), "alice", "tool"); err != nil {
+		if _, _, err := m.Internals(boundary.Caller{}).Acquire(t.Context(), "alice", "tool"); err != nil {
 			t.Error(err)
 		}
 	})
@@ -683,12 +683,12 @@ func TestNothingStartsAfterLease(t *testing.T) {
 		}))
 		a := join(t, memory.NewFleet(), task.Options{Limits: task.Limits{Tool: limitTo("tool", 1)}, Logger: logger}, untilDone)
 		var err error
-		if _, release, err = a.Internals(taskrules.Caller{}).Acquire(t.Context(), "alice", "tool"); err != nil {
+		if _, release, err = a.Internals(boundary.Caller{}).Acquire(t.Context(), "alice", "tool"); err != nil {
 			t.Fatal(err)
 		}
 		a.store.Cut()
 		time.AfterFunc(time.Minute, a.store.Heal)
-		ctx, second, err := a.Internals(taskrules.Caller{}).Acquire(t.Context(), "alice", "tool")
+		ctx, second, err := a.Internals(boundary.Caller{}).Acquire(t.Context(), "alice", "tool")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -711,7 +711,7 @@ func TestLateReservationGrantsNothing(t *testing.T) {
 			if err := store.latest().Leave(t.Context()); err != nil { // as if the lease had ended
 				t.Error(err)
 			}
-			if _, _, err := b.Internals(taskrules.Caller{}).Acquire(t.Context(), "alice", "tool"); err != nil { // for the rest of the test
+			if _, _, err := b.Internals(boundary.Caller{}).Acquire(t.Context(), "alice", "tool"); err != nil { // for the rest of the test
 				t.Error(err)
 			}
 			time.Sleep(time.Second)
@@ -719,7 +719,7 @@ func TestLateReservationGrantsNothing(t *testing.T) {
 		store.set(hooks{reserve: func() error { late(); return nil }})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		if _, _, err := a.Internals(taskrules.Caller{}).Acquire(ctx, "alice", "tool"); !errors.Is(err, context.DeadlineExceeded) {
+		if _, _, err := a.Internals(boundary.Caller{}).Acquire(ctx, "alice", "tool"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -734,7 +734,7 @@ func TestLateWorkGivesPermitBack(t *testing.T) {
 		a, b := join(t, f, cfg, untilDone), join(t, f, cfg, untilDone)
 		var late []func()
 		for range 2 {
-			_, release, err := a.Internals(taskrules.Caller{}).Acquire(t.Context(), "alice", "tool")
+			_, release, err := a.Internals(boundary.Caller{}).Acquire(t.Context(), "alice", "tool")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -745,7 +745,7 @@ func TestLateWorkGivesPermitBack(t *testing.T) {
 		var release func()
 		for range 3 {
 			var err error
-			if _, release, err = b.Internals(taskrules.Caller{}).Acquire(t.Context(), "alice", "tool"); err != nil {
+			if _, release, err = b.Internals(boundary.Caller{}).Acquire(t.Context(), "alice", "tool"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -753,7 +753,7 @@ func TestLateWorkGivesPermitBack(t *testing.T) {
 		got := make(chan error, 2)
 		for range 2 {
 			go func() { // ends with the test
-				_, _, err := a.Internals(taskrules.Caller{}).Acquire(t.Context(), "alice", "tool")
+				_, _, err := a.Internals(boundary.Caller{}).Acquire(t.Context(), "alice", "tool")
 				got <- err
 			}()
 		}
@@ -775,7 +775,7 @@ func TestLateWorkCounts(t *testing.T) {
 		f := memory.NewFleet()
 		cfg := task.Options{Limits: task.Limits{Tool: limitTo("tool", 1)}}
 		a, b := join(t, f, cfg, untilDone), join(t, f, cfg, untilDone)
-		_, late, err := a.Internals(taskrules.Caller{}).Acquire(t.Context(), "alice", "tool")
+		_, late, err := a.Internals(boundary.Caller{}).Acquire(t.Context(), "alice", "tool")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -785,7 +785,7 @@ func TestLateWorkCounts(t *testing.T) {
 		time.Sleep(time.Minute)
 		time.AfterFunc(time.Minute, late)
 		start := time.Now()
-		if _, _, err := b.Internals(taskrules.Caller{}).Acquire(t.Context(), "alice", "tool"); err != nil || time.Since(start) != time.Minute {
+		if _, _, err := b.Internals(boundary.Caller{}).Acquire(t.Context(), "alice", "tool"); err != nil || time.Since(start) != time.Minute {
 			t.Errorf("after %v: %v", time.Since(start), err)
 		}
 	})
@@ -798,19 +798,19 @@ func TestCallThatGivesUpDoesNotCount(t *testing.T) {
 		cfg := task.Options{Limits: task.Limits{Tool: limitTo("tool", 1)}}
 		a := join(t, f, cfg, untilDone)
 		b, store := joinRacing(t, f, cfg, untilDone)
-		_, release, err := b.Internals(taskrules.Caller{}).Acquire(t.Context(), "alice", "tool")
+		_, release, err := b.Internals(boundary.Caller{}).Acquire(t.Context(), "alice", "tool")
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if _, _, err := a.Internals(taskrules.Caller{}).Acquire(ctx, "alice", "tool"); !errors.Is(err, context.DeadlineExceeded) {
+		if _, _, err := a.Internals(boundary.Caller{}).Acquire(ctx, "alice", "tool"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("got %v", err)
 		}
 		synctest.Wait()
 		store.set(hooks{reserve: func() error { t.Error("the permit was given back"); return nil }})
 		release()
-		if _, _, err := b.Internals(taskrules.Caller{}).Acquire(t.Context(), "alice", "tool"); err != nil {
+		if _, _, err := b.Internals(boundary.Caller{}).Acquire(t.Context(), "alice", "tool"); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/internal/faultstore"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/memory"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -66,11 +67,11 @@ func takes(n int) task.Work {
 	return func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 		entries, _, err := run.Journal(ctx)
 		for err == nil && len(entries) < n {
-			if _, err = run.Internals(taskrules.Caller{}).AwaitSignal(ctx, []string{"go"}, time.Time{}); err != nil {
+			if _, err = run.Internals(boundary.Caller{}).AwaitSignal(ctx, []string{"go"}, time.Time{}); err != nil {
 				break
 			}
 			e, ok := task.Entry{Key: "go", Occurrence: len(entries) + 1}, false
-			if e, ok, err = run.Internals(taskrules.Caller{}).TakeSignal("go", e, signalResult); ok {
+			if e, ok, err = run.Internals(boundary.Caller{}).TakeSignal("go", e, signalResult); ok {
 				entries = append(entries, e)
 			}
 		}

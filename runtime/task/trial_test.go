@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/memory"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -91,7 +92,7 @@ func (h *host) work(ctx context.Context, run *task.Run, m *task.Manager, store m
 	h.mu.Unlock()
 	if name == "poison booking" || name == "poison undo" {
 		entries, _, err := run.Journal(ctx)
-		why, _ := run.Internals(taskrules.Caller{}).Undoing()
+		why, _ := run.Internals(boundary.Caller{}).Undoing()
 		switch {
 		case err != nil:
 			return nil, err
@@ -99,7 +100,7 @@ func (h *host) work(ctx context.Context, run *task.Run, m *task.Manager, store m
 			h.mu.Lock()
 			h.undone++
 			h.mu.Unlock()
-			run.Internals(taskrules.Caller{}).EndUndo()
+			run.Internals(boundary.Caller{}).EndUndo()
 			return nil, errors.New("undone")
 		case len(entries) == 0:
 			if err := run.Record(ctx, task.Entry{Kind: taskrules.KindUndo, Key: "undo", Occurrence: 1, Result: json.RawMessage(`1`)}); err != nil {
@@ -348,7 +349,7 @@ func TestVerdictWaitsForTheLostMember(t *testing.T) {
 			if r := b.record(t, id); r.Phase != taskrules.PhaseDoomed || r.Reruns != 2 || d.runs.Load() != 0 {
 				t.Fatalf("phase %d, %d deaths", r.Phase, r.Reruns)
 			}
-			if err := d.Internals(taskrules.Caller{}).TakeOver(t.Context(), id); !errors.Is(err, taskrules.ErrNotMovable) {
+			if err := d.Internals(boundary.Caller{}).TakeOver(t.Context(), id); !errors.Is(err, taskrules.ErrNotMovable) {
 				t.Error(err)
 			}
 			if back {
@@ -432,7 +433,7 @@ func TestLateMemberDoesNotHideLaterDeath(t *testing.T) {
 			return run.Record(ctx, task.Entry{Key: "step", Occurrence: 1})
 		},
 		"signal": func(ctx context.Context, run *task.Run) error {
-			_, ok, err := run.Internals(taskrules.Caller{}).TakeSignal("go", task.Entry{Key: "step", Occurrence: 1}, signalResult)
+			_, ok, err := run.Internals(boundary.Caller{}).TakeSignal("go", task.Entry{Key: "step", Occurrence: 1}, signalResult)
 			if err == nil && !ok {
 				err = errors.New("no signal")
 			}

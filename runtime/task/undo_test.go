@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/memory"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -40,10 +41,10 @@ func (b *booking) work(ctx context.Context, run *task.Run) (codec.Encoder, error
 		}
 		return run.Record(ctx, task.Entry{Kind: kind, Key: key, Occurrence: 1, Result: json.RawMessage(`1`)})
 	}
-	if why, _ := run.Internals(taskrules.Caller{}).Undoing(); why != taskrules.UndoNone {
+	if why, _ := run.Internals(boundary.Caller{}).Undoing(); why != taskrules.UndoNone {
 		err := record(6, "undone", &b.undone)
 		if err == nil {
-			run.Internals(taskrules.Caller{}).EndUndo()
+			run.Internals(boundary.Caller{}).EndUndo()
 		}
 		return raw(`{}`), err
 	}
@@ -249,7 +250,7 @@ func TestExpiredTaskIsUndone(t *testing.T) {
 			if _, _, err := run.Journal(ctx); err != nil {
 				return nil, err
 			}
-			if why, since := run.Internals(taskrules.Caller{}).Undoing(); why == taskrules.UndoExpired {
+			if why, since := run.Internals(boundary.Caller{}).Undoing(); why == taskrules.UndoExpired {
 				if d := time.Since(since); d > time.Second {
 					t.Errorf("undoing since %v", d)
 				}
@@ -383,9 +384,9 @@ func TestUndoWhoseAcknowledgementIsLost(t *testing.T) {
 			if _, _, err := run.Journal(ctx); err != nil {
 				return nil, err
 			}
-			if why, _ := run.Internals(taskrules.Caller{}).Undoing(); why != taskrules.UndoNone {
+			if why, _ := run.Internals(boundary.Caller{}).Undoing(); why != taskrules.UndoNone {
 				undone.Add(1)
-				run.Internals(taskrules.Caller{}).EndUndo()
+				run.Internals(boundary.Caller{}).EndUndo()
 				return raw(`{}`), nil
 			}
 			store.lose.Store(true)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
@@ -50,7 +50,7 @@ func TestWatchReportsWhatRequestorsSee(t *testing.T) {
 			defer mu.Unlock()
 			got = append(got, id)
 		}
-		w, known, err := m.Internals(taskrules.Caller{}).Watch(t.Context(), "ann", []string{id, foreign, "unknown", id}, changed)
+		w, known, err := m.Internals(boundary.Caller{}).Watch(t.Context(), "ann", []string{id, foreign, "unknown", id}, changed)
 		if err != nil || !slices.Equal(known, []string{id}) {
 			t.Fatalf("got %q, %v", known, err)
 		}
@@ -77,7 +77,7 @@ func TestWatchReportsWhatRequestorsSee(t *testing.T) {
 			t.Fatal(err)
 		}
 		expect("after Remove", false)
-		late, _, err := m.Internals(taskrules.Caller{}).Watch(t.Context(), "ann", []string{id}, changed)
+		late, _, err := m.Internals(boundary.Caller{}).Watch(t.Context(), "ann", []string{id}, changed)
 		if err != nil {
 			t.Fatal(err)
 		}

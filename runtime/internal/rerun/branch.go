@@ -199,7 +199,7 @@ func (b *branch) end(e, found *Entry) {
 // beginStep keeps the task from being parked. The caller must hold mu.
 func (l *Log) beginStep() {
 	if l.running++; l.running == 1 && l.task != nil {
-		l.release = l.task.Internals(taskrules.Caller{}).Hold()
+		l.release = l.task.Internals(boundary.Caller{}).Hold()
 	}
 }
 
@@ -633,7 +633,7 @@ func (b *branch) cutOff(ctx context.Context) error {
 func (b *branch) suspendNew(method string) error {
 	l := b.log
 	if !b.suspended && l.task != nil {
-		l.task.Internals(taskrules.Caller{}).WakeAt(time.Now()) // the branch goes on in the next run
+		l.task.Internals(boundary.Caller{}).WakeAt(time.Now()) // the branch goes on in the next run
 	}
 	b.suspended = true // what the handler does instead is no part of the run
 	return &InputRequiredError{method, l.pkg}

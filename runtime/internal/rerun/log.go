@@ -180,7 +180,7 @@ func New(ctx context.Context, o Options) *Log {
 	case o.Task != nil:
 		var earlier []Entry
 		earlier, l.err = l.readJournal()
-		l.undoing, l.since = o.Task.Internals(taskrules.Caller{}).Undoing()
+		l.undoing, l.since = o.Task.Internals(boundary.Caller{}).Undoing()
 		l.replay(earlier)
 		return l
 	case o.Rounds:
@@ -532,7 +532,7 @@ func (l *Log) BeforeTask(promote Promote) {
 		return
 	}
 	if l.running > 0 {
-		l.release = l.task.Internals(taskrules.Caller{}).Hold()
+		l.release = l.task.Internals(boundary.Caller{}).Hold()
 	}
 	if l.became != nil {
 		close(l.became)
@@ -564,7 +564,7 @@ func (l *Log) promoted(promote func(entries []task.Entry) *task.Run, entries []t
 // recorded.
 func (l *Log) until(t time.Time) time.Time {
 	if run := l.current(); run != nil {
-		t = run.Internals(taskrules.Caller{}).SharedTime(t)
+		t = run.Internals(boundary.Caller{}).SharedTime(t)
 	}
 	// Beyond these times, microseconds since 1970 do not fit an int64.
 	switch t = t.Round(0); {

@@ -155,7 +155,7 @@ func (l *Log) goOn() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.suspended && l.task != nil {
-		l.task.Internals(taskrules.Caller{}).WakeAt(time.Now())
+		l.task.Internals(boundary.Caller{}).WakeAt(time.Now())
 	}
 }
 
@@ -204,7 +204,7 @@ func (s *selection) start(ctx context.Context, b *branch, events []event) error 
 		return nil
 	}
 	if s.records && l.task != nil {
-		s.release = l.task.Internals(taskrules.Caller{}).Hold()
+		s.release = l.task.Internals(boundary.Caller{}).Hold()
 	}
 	b.groups++
 	scopes := make([]*scope, len(events))
@@ -298,7 +298,7 @@ func (s *selection) leaveOthers() {
 		return
 	}
 	for i := range left {
-		t.Internals(taskrules.Caller{}).GiveUp(inputRequestOf(&left[i])) // of an error, the next operation knows
+		t.Internals(boundary.Caller{}).GiveUp(inputRequestOf(&left[i])) // of an error, the next operation knows
 	}
 }
 
@@ -496,14 +496,14 @@ func (s *selection) cutOff(names []string, timer timerOf, sent bool) error {
 		return &InputRequiredError{"", l.pkg}
 	case !sent:
 	case len(names) > 0:
-		_, err = t.Internals(taskrules.Caller{}).AwaitSignal(l.ctx, names, timer.until)
+		_, err = t.Internals(boundary.Caller{}).AwaitSignal(l.ctx, names, timer.until)
 	case timer.event != noEvent:
 		err = t.Sleep(l.ctx, timer.until)
 	default:
 		err = task.ErrParked // the input requests wait
 	}
 	if err != task.ErrParked {
-		t.Internals(taskrules.Caller{}).WakeAt(time.Now())
+		t.Internals(boundary.Caller{}).WakeAt(time.Now())
 	}
 	return l.suspend("")
 }
@@ -516,14 +516,14 @@ func (s *selection) next(waiting context.Context, names []string, timer timerOf,
 	t := l.current()
 	switch {
 	case !sent && len(names) > 0:
-		if name, err = t.Internals(taskrules.Caller{}).HasSignal(l.ctx, names); name != "" || err != nil {
+		if name, err = t.Internals(boundary.Caller{}).HasSignal(l.ctx, names); name != "" || err != nil {
 			return name, false, err
 		}
 		fallthrough
 	case !sent:
 		return "", timer.event != noEvent && !timer.until.After(l.until(time.Now())), nil
 	case len(names) > 0:
-		name, err = t.Internals(taskrules.Caller{}).AwaitSignal(waiting, names, timer.until)
+		name, err = t.Internals(boundary.Caller{}).AwaitSignal(waiting, names, timer.until)
 		return name, name == "" && err == nil, err
 	case timer.event != noEvent:
 		err = l.waitUntil(waiting, timer.until)
@@ -573,7 +573,7 @@ func (s *selection) take(name string, events []event) (value json.RawMessage, ta
 	if err != nil { // never: the name is valid UTF-8
 		return nil, false, err
 	}
-	entry, taken, err := t.Internals(taskrules.Caller{}).TakeSignal(name, journalEntry(s.entry), func(signal *task.Signal) json.RawMessage {
+	entry, taken, err := t.Internals(boundary.Caller{}).TakeSignal(name, journalEntry(s.entry), func(signal *task.Signal) json.RawMessage {
 		return fmt.Appendf(nil, "[%d,%s,%q,%s]", won, string(signal.Value), signal.ID, quoted)
 	})
 	if err = l.checkRecorded(err); err != nil || !taken {

@@ -147,7 +147,7 @@ func (l *Log) Undo(failed bool, result codec.Encoder, failure error) (first *tas
 	switch {
 	case l.err != nil, why == taskrules.UndoNone && (!failed || len(undos) == 0):
 		return nil, nil
-	case durable && l.missed() != nil && t.Internals(taskrules.Caller{}).UndoTime(0) < taskrules.MaxUndoTime:
+	case durable && l.missed() != nil && t.Internals(boundary.Caller{}).UndoTime(0) < taskrules.MaxUndoTime:
 		return nil, nil // the handler runs again, because Run.EndUndo was not called
 	case errors.Is(failure, task.ErrParked), errors.Is(failure, task.ErrClosed):
 		return nil, nil
@@ -158,7 +158,7 @@ func (l *Log) Undo(failed bool, result codec.Encoder, failure error) (first *tas
 		return nil, context.Cause(l.ctx)
 	}
 	if why == taskrules.UndoNone {
-		if err := t.Internals(taskrules.Caller{}).BeginUndo(outcomeFor(result, failure)); err != nil {
+		if err := t.Internals(boundary.Caller{}).BeginUndo(outcomeFor(result, failure)); err != nil {
 			return nil, err
 		}
 	}
@@ -166,7 +166,7 @@ func (l *Log) Undo(failed bool, result codec.Encoder, failure error) (first *tas
 	if err := l.undoInTask(t, undos); err != nil {
 		return nil, err
 	}
-	t.Internals(taskrules.Caller{}).EndUndo()
+	t.Internals(boundary.Caller{}).EndUndo()
 	if why == taskrules.UndoFailed && l.failure == nil && !failed {
 		return nil, l.faultf("handler is not deterministic: an earlier run has failed, this run has not; a handler whose outcome has changed needs another Version")
 	}
@@ -260,15 +260,15 @@ func (l *Log) undoInTask(t *task.Run, undos []*undo) error {
 		for !u.done {
 			e := u.Entry
 			e.Kind, e.Result = KindUndone, json.RawMessage(`null`)
-			ctx, cancel := context.WithTimeout(l.ctx, max(taskrules.MaxUndoTime-t.Internals(taskrules.Caller{}).UndoTime(u.number), lastUndoTime))
+			ctx, cancel := context.WithTimeout(l.ctx, max(taskrules.MaxUndoTime-t.Internals(boundary.Caller{}).UndoTime(u.number), lastUndoTime))
 			err := l.tryUndo(ctx, u)
 			cancel()
-			switch elapsed := t.Internals(taskrules.Caller{}).UndoTime(u.number); {
+			switch elapsed := t.Internals(boundary.Caller{}).UndoTime(u.number); {
 			case err == nil:
 			case l.ctx.Err() != nil:
 				return context.Cause(l.ctx)
 			case elapsed < taskrules.MaxUndoTime:
-				if err := t.Sleep(l.ctx, t.Internals(taskrules.Caller{}).SharedTime(time.Now().Add(taskrules.UndoPause(elapsed)))); err != nil {
+				if err := t.Sleep(l.ctx, t.Internals(boundary.Caller{}).SharedTime(time.Now().Add(taskrules.UndoPause(elapsed)))); err != nil {
 					return err
 				}
 				continue

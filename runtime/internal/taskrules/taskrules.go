@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"time"
 	"unicode/utf8"
-
-	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
 // KindAnswer is the Kind of the entry in a journal for the answer to an input request, with the key,
@@ -103,9 +101,6 @@ const (
 func UndoPause(elapsed time.Duration) time.Duration {
 	return min(max(elapsed/2, minUndoPause), maxUndoPause)
 }
-
-// Caller is [boundary.Caller].
-type Caller = boundary.Caller
 
 // Watch reports changes of some tasks, whose records are R. Its methods may be called concurrently.
 type Watch[R any] interface {

@@ -17,8 +17,8 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/memory"
-	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/debugpage"
 )
@@ -50,7 +50,7 @@ func TestFleet(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { m.Close(context.Background()) })
-		return m, debugpage.New(debugpage.Options{Store: store, Members: m.Members, TakeOver: m.Internals(taskrules.Caller{}).TakeOver, History: history, Query: m.Internals(taskrules.Caller{}).Query})
+		return m, debugpage.New(debugpage.Options{Store: store, Members: m.Members, TakeOver: m.Internals(boundary.Caller{}).TakeOver, History: history, Query: m.Internals(boundary.Caller{}).Query})
 	}
 	first, _ := join("first")
 	second, page := join("second")
@@ -135,7 +135,7 @@ func TestFleetInTrouble(t *testing.T) {
 		}
 		history := debugpage.NewHistory(0)
 		store, m := join("watcher", history.Respond)
-		page := debugpage.New(debugpage.Options{Store: store, Members: m.Members, Query: m.Internals(taskrules.Caller{}).Query, History: history, Stats: m.Stats})
+		page := debugpage.New(debugpage.Options{Store: store, Members: m.Members, Query: m.Internals(boundary.Caller{}).Query, History: history, Stats: m.Stats})
 		silent, _ := join("silent", history.Respond)
 		_, draining := join("draining", nil)
 		if err := draining.Drain(t.Context()); err != nil {
@@ -246,7 +246,7 @@ func TestPageSaysForWhatTasksWait(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page := debugpage.New(debugpage.Options{Store: store, Members: m.Members, WaitsFor: m.Internals(taskrules.Caller{}).WaitsFor})
+	page := debugpage.New(debugpage.Options{Store: store, Members: m.Members, WaitsFor: m.Internals(boundary.Caller{}).WaitsFor})
 	for _, target := range []string{"/", "/?task=" + created.TaskID} {
 		if got := get(t, page, target, http.StatusOK); !strings.Contains(got, "waits for a process that has the tool &#34;report&#34;") {
 			t.Errorf("%s: %s", target, got)

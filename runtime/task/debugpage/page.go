@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -80,9 +81,9 @@ type Options struct {
 // and whose Respond is its Queried in a fleet, may be nil. Clear Cancel and TakeOver for a page that
 // can only be read.
 func Of(m *task.Manager, store task.Store, history *History) Options {
-	cfg := Options{Store: store, Stats: m.Stats, History: history, Cancel: m.CancelForOperator, WaitsFor: m.Internals(taskrules.Caller{}).WaitsFor}
+	cfg := Options{Store: store, Stats: m.Stats, History: history, Cancel: m.CancelForOperator, WaitsFor: m.Internals(boundary.Caller{}).WaitsFor}
 	if m.Members() != nil {
-		cfg.Members, cfg.Query, cfg.TakeOver = m.Members, m.Internals(taskrules.Caller{}).Query, m.Internals(taskrules.Caller{}).TakeOver
+		cfg.Members, cfg.Query, cfg.TakeOver = m.Members, m.Internals(boundary.Caller{}).Query, m.Internals(boundary.Caller{}).TakeOver
 	}
 	return cfg
 }

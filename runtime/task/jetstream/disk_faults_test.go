@@ -13,7 +13,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream/internal/natstest"
@@ -222,7 +222,7 @@ func runSleep(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 	if err != nil {
 		return nil, err
 	}
-	until := run.Internals(taskrules.Caller{}).SharedTime(time.Now().Add(time.Second))
+	until := run.Internals(boundary.Caller{}).SharedTime(time.Now().Add(time.Second))
 	if len(entries) > 0 {
 		var micro int64
 		if err := json.Unmarshal(entries[0].Result, &micro); err != nil {

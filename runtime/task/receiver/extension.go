@@ -67,7 +67,7 @@ func (o *Options) serveByExtension(ctx context.Context, req *session.Request, ne
 		return next(ctx, req)
 	case support.Runner != "":
 		return createExtension(ctx, m, req, support, next)
-	case required || support.After < 0 || len(support.Labels) > 0 || support.Restartable && !m.Internals(taskrules.Caller{}).Runs(support.Name) || m.Internals(taskrules.Caller{}).Limited(support.Name):
+	case required || support.After < 0 || len(support.Labels) > 0 || support.Restartable && !m.Internals(boundary.Caller{}).Runs(support.Name) || m.Internals(boundary.Caller{}).Limited(support.Name):
 		if _, ok := codec.Member(req.Params, "requestState"); !ok {
 			return createExtension(ctx, m, req, support, next)
 		}
@@ -167,7 +167,7 @@ func serveBridge(ctx context.Context, m *task.Manager, req *session.Request) (co
 	}
 	principal := session.Principal(ctx)
 	known := func(ctx context.Context, id string) (mcp.Task, error) {
-		r, err := m.Internals(taskrules.Caller{}).GetRecord(ctx, principal, id, req.Method)
+		r, err := m.Internals(boundary.Caller{}).GetRecord(ctx, principal, id, req.Method)
 		if err == nil && r.Protocol.Traits().TasksByServer || errors.Is(err, task.ErrNotFound) || errors.Is(err, task.ErrExpired) {
 			err = missingExtension()
 		}
@@ -191,7 +191,7 @@ func serveBridge(ctx context.Context, m *task.Manager, req *session.Request) (co
 // readExtensionTask returns the state of a task of a principal, for a request with the given
 // method. It fails as [task.Manager.Get] does.
 func readExtensionTask(ctx context.Context, m *task.Manager, principal, id, method string) (*extensionTask, error) {
-	r, err := m.Internals(taskrules.Caller{}).GetRecord(ctx, principal, id, method)
+	r, err := m.Internals(boundary.Caller{}).GetRecord(ctx, principal, id, method)
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +202,7 @@ func readExtensionTask(ctx context.Context, m *task.Manager, principal, id, meth
 type internals struct{}
 
 // Internals returns what only packages of this module can call.
-func Internals(taskrules.Caller) internals { return internals{} }
+func Internals(boundary.Caller) internals { return internals{} }
 
 // WatchedIDs returns the ids of tasks in taskIds, the member of the filter of a
 // subscriptions/listen. They are not nil. WatchedIDs fails if the client has not declared the

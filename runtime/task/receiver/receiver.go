@@ -27,7 +27,6 @@ import (
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
-	"github.com/mcpwire/mcpwire/runtime/internal/taskrules"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -412,7 +411,7 @@ type taskPeer struct{ *task.Run }
 
 // Session returns the session over which messages are sent now, or nil if there is none.
 func (r taskPeer) Session() *session.Session {
-	to, _ := r.Run.Internals(taskrules.Caller{}).Requestor().(via)
+	to, _ := r.Run.Internals(boundary.Caller{}).Requestor().(via)
 	return to.s
 }
 

@@ -72,7 +72,7 @@ func Attach(cfg *session.Options) *Tasks { return internals{}.Attach(cfg, respon
 type internals struct{}
 
 // Internals returns what only packages of this module can call.
-func Internals(taskrules.Caller) internals { return internals{} }
+func Internals(boundary.Caller) internals { return internals{} }
 
 // Attach is the function Attach for a client that has functions of its own to respond to input
 // requests and to watch tasks of the Tasks extension; see the fields of [Tasks].

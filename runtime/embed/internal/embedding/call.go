@@ -167,7 +167,7 @@ func (c *call) awaitTool(ctx context.Context, to *Call, name string, result json
 			return result, err
 		}
 		c.e.lack(name)
-		if why, _ := run.Internals(taskrules.Caller{}).Undoing(); why != taskrules.UndoNone { // has pauses of its own
+		if why, _ := run.Internals(boundary.Caller{}).Undoing(); why != taskrules.UndoNone { // has pauses of its own
 			return result, err
 		}
 		if pause == firstToolPause {

@@ -46,7 +46,7 @@ func (e *Engine) listen(ctx context.Context, m *task.Manager, in *Incoming) (Out
 	if !ok || in.Send == nil {
 		return Outcome{}, errPlain
 	}
-	ids, err := receiver.Internals(taskrules.Caller{}).WatchedIDs(new(session.Request).Internals(boundary.Caller{}).Stored(in.ID, in.Method, in.Params, in.Revision), list)
+	ids, err := receiver.Internals(boundary.Caller{}).WatchedIDs(new(session.Request).Internals(boundary.Caller{}).Stored(in.ID, in.Method, in.Params, in.Revision), list)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -109,7 +109,7 @@ func (e *Engine) newListener(ctx context.Context, m *task.Manager, in *Incoming,
 	if err := e.watched.Reserve(l.principal, l.size); err != nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the limit of tasks in subscriptions is reached"}
 	}
-	watch, known, err := m.Internals(taskrules.Caller{}).Watch(ctx, l.principal, ids, l.changes.Add)
+	watch, known, err := m.Internals(boundary.Caller{}).Watch(ctx, l.principal, ids, l.changes.Add)
 	if err != nil {
 		e.watched.Release(l.principal, l.size)
 		return nil, task.WireError(err)
@@ -162,7 +162,7 @@ func (l *listener) run(ctx context.Context) error {
 
 // report reports the state of a task.
 func (l *listener) report(ctx context.Context, id string) error {
-	state := receiver.Internals(taskrules.Caller{}).WatchedTask(ctx, l.watch, id, &l.id)
+	state := receiver.Internals(boundary.Caller{}).WatchedTask(ctx, l.watch, id, &l.id)
 	if state == nil {
 		return nil
 	}
