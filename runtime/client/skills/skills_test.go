@@ -436,7 +436,7 @@ func TestLimits(t *testing.T) {
 	for i := range 511 {
 		files[fmt.Sprint(i)] = ""
 	}
-	load := func(files map[string]string) (*skills.Skill, error, *fake) {
+	load := func(files map[string]string) (*skills.Skill, *fake, error) {
 		f := &fake{list: []string{manifest(root+"SKILL.md", fields, files)}, files: map[string]any{}}
 		for path, text := range files {
 			f.files[root+path] = text
@@ -444,29 +444,29 @@ func TestLimits(t *testing.T) {
 		s := connect(t, f, skills.Options{})
 		for e, err := range s.List(t.Context()) {
 			if err != nil {
-				return nil, err, f
+				return nil, f, err
 			}
 			skill, err := s.Load(t.Context(), e)
-			return skill, err, f
+			return skill, f, err
 		}
 		panic("no skills")
 	}
-	if _, err, _ := load(files); err != nil {
+	if _, _, err := load(files); err != nil {
 		t.Errorf("512 files: %v", err)
 	}
 	files["more"] = ""
-	if _, err, f := load(files); reason(err) != "limit" || !strings.Contains(err.Error(), "513 files, the limit is 512") || f.take() != "list" {
+	if _, f, err := load(files); reason(err) != "limit" || !strings.Contains(err.Error(), "513 files, the limit is 512") || f.take() != "list" {
 		t.Errorf("513 files: %v", err)
 	}
 	big := strings.Repeat("a", 16<<20-len(pdf))
-	skill, err, _ := load(map[string]string{"SKILL.md": pdf, "big": big})
+	skill, _, err := load(map[string]string{"SKILL.md": pdf, "big": big})
 	if err != nil {
 		t.Fatalf("16 MiB: %v", err)
 	}
 	if data, err := skill.Read(t.Context(), "big"); err != nil || string(data) != big {
 		t.Errorf("16 MiB: %d bytes, %v", len(data), err)
 	}
-	if _, err, f := load(map[string]string{"SKILL.md": pdf, "big": big + "a"}); reason(err) != "limit" || !strings.Contains(err.Error(), "16777217 bytes") || f.take() != "list" {
+	if _, f, err := load(map[string]string{"SKILL.md": pdf, "big": big + "a"}); reason(err) != "limit" || !strings.Contains(err.Error(), "16777217 bytes") || f.take() != "list" {
 		t.Errorf("more than 16 MiB: %v", err)
 	}
 	f := &fake{list: []string{`{"uri":"` + root + `SKILL.md","frontmatter":` + fields + `,"resources":"dynamic"}`}, files: map[string]any{root + "SKILL.md": pdf, root + "big": big}}
