@@ -136,8 +136,10 @@ const lists = {
 		{ name: 'static-binary', uri: 'test://static-binary', description: 'A red pixel.', mimeType: 'image/png' },
 		{ name: 'static-text', uri: 'test://static-text', description: 'A text.', mimeType: 'text/plain' },
 		{ name: 'watched-resource', uri: 'test://watched-resource', description: 'A text to subscribe to: the tool touch changes it.', mimeType: 'text/plain' },
+		{ name: 'greeting', uri: 'skill://greeting/SKILL.md', description: 'Greets a person in their language. Use it when somebody says who they are.', mimeType: 'text/markdown', size: 342 },
 	] },
 	'resources/templates/list': { resourceTemplates: [
+		{ name: 'skills', uriTemplate: 'skill://{+path}', description: 'The files of skills.' },
 		{ name: 'template', uriTemplate: 'test://template/{id}/data', description: 'Data for an id.', mimeType: 'application/json' },
 	] },
 	'prompts/list': { prompts: [
@@ -178,7 +180,7 @@ async function everything(name, target, http) {
 		assert.equal(result.serverInfo.title, 'Everything');
 		assert.equal(result.instructions, 'Call the tool countdown as a task to see one at work.');
 		assert.deepEqual(result.capabilities, {
-			completions: {}, logging: {}, prompts: { listChanged: true }, resources: { listChanged: true, subscribe: true },
+			completions: {}, extensions: { 'io.modelcontextprotocol/skills': { directoryRead: true } }, logging: {}, prompts: { listChanged: true }, resources: { listChanged: true, subscribe: true },
 			tasks: { cancel: {}, ...(!http && { list: {} }), requests: { tools: { call: {} } } }, tools: { listChanged: true },
 		});
 	});

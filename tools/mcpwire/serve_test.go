@@ -170,7 +170,7 @@ func useEverything(t *testing.T, c *client.Client) {
 	for _, err := range c.Prompts(ctx) {
 		prompts += one(t, err)
 	}
-	if tools < 15 || resources != 3 || templates != 1 || prompts != 6 {
+	if tools < 15 || resources != 4 || templates != 2 || prompts != 6 {
 		t.Errorf("%d tools, %d resources, %d templates, %d prompts", tools, resources, templates, prompts)
 	}
 	result, err := c.CallTool(ctx, "add", map[string]float64{"a": 1, "b": 2})
