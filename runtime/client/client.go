@@ -190,8 +190,7 @@ func (c *Client) Server() *mcp.InitializeResult { return c.session.Server() }
 func (c *Client) Revision() mcp.Revision { return c.session.Revision() }
 
 // Close ends the session at once; see [session.Session.Close]. Tasks continue on the server. Close
-// waits for handlers and progress callbacks to return, so they must call it in a goroutine of its
-// own.
+// waits for handlers and progress callbacks to return, so one of these calls it in a new goroutine.
 func (c *Client) Close() error { return c.session.Close() }
 
 // Shutdown ends the session in order; see [session.Session.Shutdown].

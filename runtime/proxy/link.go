@@ -292,18 +292,19 @@ func (x *connection) close() {
 // openFirst opens a connection to an upstream whose revision may be unknown.
 func (l *link) openFirst(ctx context.Context) (*connection, error) {
 	cfg := l.up.Session
-	probes := cfg.Internals(boundary.Caller{}).Known == nil && (l.c.traits().Sessionless || l.known.modernOnly.Load()) && !l.known.sessionsOnly.Load()
+	inner := cfg.Internals(boundary.Caller{})
+	probes := inner.Known == nil && (l.c.traits().Sessionless || l.known.modernOnly.Load()) && !l.known.sessionsOnly.Load()
 	sessions := session.Revisions()[0]
 	if !l.c.traits().Sessionless {
 		sessions = l.c.revision()
 	}
-	if cfg.Internals(boundary.Caller{}).Known == nil && !probes {
-		cfg.Internals(boundary.Caller{}).Known = &session.State{Revision: sessions}
+	if inner.Known == nil && !probes {
+		inner.Known = &session.State{Revision: sessions}
 	}
 	x, err := l.connect(ctx, &cfg)
 	if err != nil && probes && !l.overHTTP(x) && ctx.Err() == nil && len(cfg.Revisions) == 0 {
 		// The upstream may have ended because of server/discover.
-		cfg.Internals(boundary.Caller{}).Known = &session.State{Revision: sessions}
+		inner.Known = &session.State{Revision: sessions}
 		x, err = l.connect(ctx, &cfg)
 	}
 	l.known.sessionsOnly.Store(err == nil && l.c.traits().Sessionless && !x.session.Traits().Sessionless)

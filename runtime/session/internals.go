@@ -20,18 +20,18 @@ type requestInternals struct{ *Request }
 // Internals returns the Request with methods for packages of this module.
 func (r *Request) Internals(boundary.Caller) requestInternals { return requestInternals{r} }
 
-// configInternals is an Options with the fields and methods that only packages of this module use.
-type configInternals struct {
+// optionsInternals is an Options with the fields and methods that only packages of this module use.
+type optionsInternals struct {
 	*inner
-	cfg *Options
+	options *Options
 }
 
 // Internals returns the part of the Options that is for packages of this module.
-func (c *Options) Internals(boundary.Caller) configInternals { return configInternals{&c.inner, c} }
+func (o *Options) Internals(boundary.Caller) optionsInternals { return optionsInternals{&o.inner, o} }
 
 // Check returns an error that names each invalid number of the Options, or nil if all are valid.
-func (c configInternals) Check() error {
-	_, err := c.cfg.complete()
+func (o optionsInternals) Check() error {
+	_, err := o.options.complete()
 	return err
 }
 

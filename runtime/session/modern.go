@@ -36,11 +36,11 @@ type responder struct {
 // Handler, Principal, Logger, Hooks but for Reopened, State, ExtensionMethods and
 // Limits.ProgressInterval. The transport limits how many requests it serves at once. If Revisions
 // names modern revisions, only these are served.
-func (c configInternals) NewResponder() *responder {
+func (o optionsInternals) NewResponder() *responder {
 	r := new(responder)
 	r.set = engine.Set{SharesIDs: true, Activity: &r.activity}
 	var invalid error
-	r.cfg, invalid = c.cfg.complete()
+	r.cfg, invalid = o.options.complete()
 	if invalid != nil {
 		r.cfg.Logger.Error("invalid configuration", "error", invalid)
 	}

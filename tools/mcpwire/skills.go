@@ -28,7 +28,7 @@ the file to standard output without changes.
 Reads every file of every skill that the server lists, and compares it with its size and digest. Prints
 a line for each valid skill, and an error for each invalid one. With -dir, checks the skills in a folder
 instead, as a server does before it serves them.
-`, " SERVER", " https://example.com/mcp\n  mcpwire skills verify -dir skills", 0, 1, (*remote).verifySkills),
+`, " SERVER", " https://example.com/mcp\n  mcpwire skills verify -dir skills", 1, 1, (*remote).verifySkills),
 	}
 }
 
@@ -61,7 +61,7 @@ Example:
 					return usagef("want -dir or SERVER, not both")
 				case dir != "":
 					return verifyFolder(s, string(dir))
-				case len(args) < max(least, 1):
+				case len(args) < least:
 					return usagef("missing argument; want%s", want)
 				case len(args) > most:
 					return usagef("unexpected argument %q", args[most])

@@ -267,7 +267,7 @@ func (s *Client) Load(ctx context.Context, e *Entry) (*Skill, error) {
 	if err != nil {
 		return nil, err
 	}
-	object, _, body, err := skillrules.ParseFile(file)
+	object, body, err := skillrules.ParseFile(file)
 	if err != nil {
 		return nil, &VerificationError{e.URI, "frontmatter", err}
 	}

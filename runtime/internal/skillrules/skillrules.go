@@ -35,14 +35,14 @@ type Fields struct {
 	Metadata      map[string]*string `json:"metadata"`
 }
 
-// ParseFile returns the front matter of a SKILL.md as a JSON object, its fields, and the text after
-// it.
-func ParseFile(file []byte) (object json.RawMessage, fields Fields, body []byte, err error) {
+// ParseFile returns the front matter of a SKILL.md, as a JSON object with valid fields, and the text
+// after it.
+func ParseFile(file []byte) (object json.RawMessage, body []byte, err error) {
 	if object, body, err = frontmatter.Parse(file); err != nil {
-		return nil, Fields{}, nil, err
+		return nil, nil, err
 	}
-	fields, err = CheckFields(object)
-	return object, fields, body, err
+	_, err = CheckFields(object)
+	return object, body, err
 }
 
 // CheckFields returns the fields of a front matter, or an error if one is invalid (Agent Skills,

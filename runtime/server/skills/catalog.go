@@ -172,7 +172,8 @@ func (c *Catalog) read() (*state, error) {
 		_, dir, _ := skillrules.Path(skillrules.Folder(e.URI)) // checked before
 		children := s.dirs[dir]
 		i := slices.IndexFunc(children, func(r mcp.Resource) bool { return r.URI == e.URI })
-		children[i] = skillFile(e)
+		fields, _ := skillrules.CheckFields(e.Frontmatter) // checked before
+		children[i] = skillFile(e, fields)
 	}
 	for _, children := range s.dirs {
 		slices.SortFunc(children, func(a, b mcp.Resource) int { return strings.Compare(a.URI, b.URI) })
@@ -219,7 +220,7 @@ func (c *Catalog) readSkill(s *state, dir string) error {
 		own.files[place] = file{name, f}
 		manifest.Value = append(manifest.Value, f)
 		if name == path.Join(dir, skillrules.FileName) {
-			if e.Frontmatter, _, _, err = skillrules.ParseFile(data); err != nil {
+			if e.Frontmatter, _, err = skillrules.ParseFile(data); err != nil {
 				return err
 			}
 		}

@@ -195,7 +195,7 @@ func (a *added) list(ctx context.Context, c *server.Call, p skills.ListSkillsReq
 		return nil, err
 	}
 	for i := range page {
-		if err := a.sources[index].checkEntry(&page[i]); err != nil {
+		if _, err := a.sources[index].checkEntry(&page[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -215,14 +215,15 @@ func (a *added) list(ctx context.Context, c *server.Call, p skills.ListSkillsReq
 
 // checkEntry returns an error if an entry breaks a rule of the extension, because every host would
 // reject it, or if its URI is not one of the source.
-func (s *Source) checkEntry(e *skills.Skill) error {
-	if _, err := skillrules.Check(e); err != nil {
-		return fmt.Errorf("skills: source %q: %w", s.URI, err)
+func (s *Source) checkEntry(e *skills.Skill) (skillrules.Fields, error) {
+	fields, err := skillrules.Check(e)
+	if err != nil {
+		return fields, fmt.Errorf("skills: source %q: %w", s.URI, err)
 	}
 	if !strings.HasPrefix(e.URI, s.URI) {
-		return fmt.Errorf("skills: source %q: skill URI %q does not begin with that of the source", s.URI, e.URI)
+		return fields, fmt.Errorf("skills: source %q: skill URI %q does not begin with that of the source", s.URI, e.URI)
 	}
-	return nil
+	return fields, nil
 }
 
 func (a *added) get(ctx context.Context, c *server.Call, p skills.GetSkillRequestParams) (*skills.GetSkillResult, error) {
@@ -237,7 +238,7 @@ func (a *added) get(ctx context.Context, c *server.Call, p skills.GetSkillReques
 	if e == nil {
 		return nil, fmt.Errorf("skills: source %q: nil skill for %q", source.URI, p.URI)
 	}
-	if err := source.checkEntry(e); err != nil {
+	if _, err := source.checkEntry(e); err != nil {
 		return nil, err
 	}
 	r := &skills.GetSkillResult{Skill: *e}
@@ -278,21 +279,25 @@ func listFiles(ctx context.Context, c *server.Call, source *Source, cursor strin
 	var list []mcp.Resource
 	for i := range page {
 		e := &page[i]
-		if err := source.checkEntry(e); err != nil {
+		fields, err := source.checkEntry(e)
+		if err != nil {
 			return nil, "", err
 		}
-		list = append(list, skillFile(e))
+		list = append(list, skillFile(e, fields))
 	}
 	return list, next, nil
 }
 
-// skillFile describes the SKILL.md of a skill as a resource (Skills extension, "Resource
+// skillFile describes the SKILL.md of a checked skill as a resource (Skills extension, "Resource
 // Metadata").
-func skillFile(e *skills.Skill) mcp.Resource {
-	fields, _ := skillrules.CheckFields(e.Frontmatter) // checked before
+func skillFile(e *skills.Skill, fields skillrules.Fields) mcp.Resource {
 	r := mcp.Resource{URI: e.URI, Name: fields.Name, Description: &fields.Description, MIMEType: new(mimeType(skillrules.FileName))}
-	if f := skillrules.Files(e)[skillrules.FileName]; f != nil {
-		r.Size = &f.Size
+	if list, ok := e.Resources.(*skills.SkillResourcesList); ok {
+		for i := range list.Value {
+			if list.Value[i].URI == e.URI {
+				r.Size = &list.Value[i].Size
+			}
+		}
 	}
 	return r
 }
